@@ -4,6 +4,8 @@
 
 mod commands;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Virtual networks for Kubernetes, woven on OVN.
@@ -18,17 +20,29 @@ struct Cli {
 enum Command {
     /// Run a whole multi-node cluster network on this machine
     Lab(commands::lab::Lab),
+    /// Show what the network is: nodes, networks, ports, problems
+    Show(commands::show::Show),
+    /// Show what the network would be, from manifests alone
+    Plan(commands::plan::Plan),
+    /// Run the controller: watches Kubernetes, writes the OVN Northbound database
+    Controller(commands::controller::Controller),
+    /// Run a node's agent: serves CNI, plugs pods into Open vSwitch
+    Agent(commands::agent::Agent),
 }
 
-fn main() -> std::process::ExitCode {
+fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Lab(lab) => commands::lab::run(lab),
+        Command::Show(show) => commands::show::run(show),
+        Command::Plan(plan) => commands::plan::run(plan),
+        Command::Controller(controller) => commands::controller::run(controller),
+        Command::Agent(agent) => commands::agent::run(agent),
     };
     match result {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
-            std::process::ExitCode::FAILURE
+            ExitCode::FAILURE
         }
     }
 }

@@ -1,1 +1,90 @@
-//! placeholder
+//! The controller: watches Kubernetes, plans the network, commits it to the OVN Northbound database.
+//!
+//! ```text
+//! watch ──changes──► sync ──transaction──► OVN Northbound
+//!                     │ ▲──────updates─────────┘
+//!                     └──findings──► report ──► Events, conditions, annotations
+//! ```
+//!
+//! `sync` is the only writer and holds all state; everything else feeds it or tells about it. Of several controllers one is active:
+//! the one that holds the database's lock, which every transaction asserts.
+
+mod health;
+mod metrics;
+mod objects;
+mod report;
+mod sync;
+mod watch;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use netloom_ovsdb::client::{Client, Options as OvsdbOptions, Tls};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+pub use objects::{ClusterNetworkObject, read_cluster};
+pub use sync::{LOCK, monitored_tables};
+
+/// The `ClusterNetwork` resource definition, for installers and the lab.
+pub const CRDS: &[&str] = &[include_str!("../../../deploy/crds/clusternetworks.yaml")];
+
+/// What a controller needs to know.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Kubeconfig file; without one the in-cluster configuration is used.
+    pub kubeconfig: Option<PathBuf>,
+    /// Northbound remotes, e.g. `tcp:172.30.0.1:6641`.
+    pub northbound: String,
+    /// Where to serve `/metrics`, `/healthz` and `/readyz`.
+    pub http: Option<SocketAddr>,
+    /// Certificates for `ssl:` remotes.
+    pub tls: Option<Tls>,
+}
+
+/// Runs until `stop`; returns an error when a part that must not die has died.
+pub async fn run(options: Options, stop: CancellationToken) -> Result<()> {
+    let client = kubernetes(options.kubeconfig.as_deref()).await?;
+    let mut ovsdb = OvsdbOptions::new(options.northbound.parse().context("read the northbound remotes")?, "OVN_Northbound");
+    ovsdb.monitor = monitored_tables();
+    ovsdb.lock = Some(LOCK.to_owned());
+    ovsdb.leader_only = true;
+    ovsdb.tls = options.tls;
+    let (northbound, events) = Client::start(ovsdb);
+
+    let metrics = Arc::new(metrics::Metrics::default());
+    let (changes, incoming) = mpsc::channel(4096);
+    let (findings, reported) = tokio::sync::watch::channel(report::Findings::default());
+    let health = async {
+        match options.http {
+            Some(address) => health::serve(address, Arc::clone(&metrics)).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        ended = watch::run(client.clone(), changes) => ended.context("watch Kubernetes"),
+        ended = sync::Sync::new(northbound, Arc::clone(&metrics), findings).run(events, incoming) => ended.context("sync with the Northbound database"),
+        ended = report::run(client, reported) => ended.context("report problems"),
+        ended = health => ended.context("serve health and metrics"),
+    }
+}
+
+/// A Kubernetes client from a kubeconfig file, or from the pod's own service account.
+pub async fn kubernetes(kubeconfig: Option<&std::path::Path>) -> Result<kube::Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).with_context(|| format!("read kubeconfig {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .context("use the kubeconfig")?
+        }
+        None => kube::Config::infer()
+            .await
+            .context("find a kubeconfig (set KUBECONFIG or pass --kubeconfig)")?,
+    };
+    kube::Client::try_from(config).context("make a Kubernetes client")
+}

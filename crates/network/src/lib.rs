@@ -1,1 +1,35 @@
-//! placeholder
+//! The pure core: from a [`Cluster`] (what Kubernetes says) to a [`Northbound`] (what OVN must hold) and the [`Problem`]s in between.
+//!
+//! ```text
+//! objects ──► Cluster ──compile──► Northbound ──diff(observed)──► Transaction
+//!                ▲                     │
+//!                └── recorded addresses┘
+//! ```
+//!
+//! Nothing here waits, reads a clock, draws a random number, opens a socket or logs; the dependency list proves it.
+//! Rows are produced by [`Unit`]s, each a function of the cluster alone, so a change recompiles only the units it touches and
+//! recompiling everything gives the same rows.
+
+pub mod annotations;
+pub mod check;
+pub mod cluster;
+pub mod diff;
+pub mod ipam;
+pub mod key;
+pub mod manifest;
+pub mod northbound;
+pub mod plan;
+pub mod problem;
+pub mod rows;
+pub mod settings;
+pub mod text;
+pub mod unit;
+pub mod view;
+
+pub use cluster::{Cluster, Node, NodeName, Object, Pod, PodName};
+pub use diff::diff;
+pub use key::Key;
+pub use northbound::{Member, Northbound, RowId};
+pub use plan::{Planner, Scope};
+pub use problem::{ObjectRef, Problem};
+pub use unit::Unit;

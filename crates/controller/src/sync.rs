@@ -1,0 +1,294 @@
+//! The sync loop: one task that owns the planner and the observed Northbound, and commits their difference.
+//!
+//! There is no other path: start-up, a lost connection, a take-over, a row someone else changed by hand and a new pod are all the same
+//! comparison, over everything or over what an event touched. At most one transaction is in flight; its own updates arrive before
+//! its reply, so the next comparison sees them.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use netloom_network::northbound::{TABLES, written_by_ovn};
+use netloom_network::{Northbound, Object, Planner, Scope, diff};
+use netloom_ovsdb::client::{Client, Event, Events, MonitorTable, TransactError};
+use netloom_ovsdb::{Operation, OperationResult};
+use tokio::sync::{mpsc, watch};
+use tracing::{error, info, warn};
+
+use crate::metrics::Metrics;
+use crate::report::Findings;
+use crate::watch::{Change, Kind};
+
+/// The lock whose holder writes.
+pub const LOCK: &str = "netloom_controller";
+/// How many changes are taken before the next commit.
+const BATCH: usize = 1024;
+
+type Commit = Pin<Box<dyn Future<Output = Result<Vec<OperationResult>, TransactError>> + Send>>;
+
+/// What to monitor in the Northbound database: the tables we write, less the columns OVN writes.
+pub fn monitored_tables() -> Vec<MonitorTable> {
+    let columns = |table: &str, all: &[netloom_ovsdb::Column]| {
+        let ignored: HashSet<_> = written_by_ovn(table).collect();
+        Some(
+            all.iter()
+                .map(|column| column.name.to_owned())
+                .filter(|name| !ignored.contains(name.as_str()))
+                .collect(),
+        )
+    };
+    TABLES
+        .iter()
+        .map(|(table, all)| MonitorTable {
+            table: (*table).to_owned(),
+            columns: columns(table, all),
+            condition: vec![],
+        })
+        .collect()
+}
+
+/// The state of the loop.
+pub struct Sync {
+    northbound: Client,
+    metrics: Arc<Metrics>,
+    findings: watch::Sender<Findings>,
+    planner: Planner,
+    observed: Northbound,
+    /// Where observed may differ from desired.
+    pending: Scope,
+    listed: BTreeSet<Kind>,
+    connected: bool,
+    active: bool,
+    /// The server said no to the last transaction; only news can change its mind.
+    refused: bool,
+    told: u64,
+    commit: Option<(Instant, Commit)>,
+}
+
+impl Sync {
+    /// A loop that has seen nothing yet.
+    pub fn new(northbound: Client, metrics: Arc<Metrics>, findings: watch::Sender<Findings>) -> Self {
+        Self {
+            northbound,
+            metrics,
+            findings,
+            planner: Planner::default(),
+            observed: Northbound::default(),
+            pending: Scope::All,
+            listed: BTreeSet::new(),
+            connected: false,
+            active: false,
+            refused: false,
+            told: 0,
+            commit: None,
+        }
+    }
+
+    /// Runs until one of its sources ends. Database events come first: a reply is looked at after the updates it caused.
+    pub async fn run(mut self, mut events: Events, mut changes: mpsc::Receiver<Change>) -> Result<()> {
+        loop {
+            tokio::select! {
+                biased;
+                event = events.recv() => match event {
+                    Some(event) => self.on_event(event),
+                    None => bail!("the database client ended"),
+                },
+                reply = in_flight(&mut self.commit) => self.on_reply(reply),
+                change = changes.recv() => match change {
+                    Some(change) => self.on_change(change),
+                    None => bail!("the watches ended"),
+                },
+            }
+            // What is already waiting goes into the same transaction.
+            while let Some(event) = events.try_recv() {
+                self.on_event(event);
+            }
+            for _ in 0..BATCH {
+                match changes.try_recv() {
+                    Ok(change) => self.on_change(change),
+                    Err(_) => break,
+                }
+            }
+            self.step();
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        self.refused = false;
+        match event {
+            Event::Connected { remote, .. } => {
+                info!(%remote, "connected to the Northbound database");
+                self.connected = true;
+            }
+            Event::Snapshot(replica) => {
+                self.observed = Northbound::default();
+                for (table, rows) in replica.tables() {
+                    for (uuid, row) in rows {
+                        self.observed.observe(table, *uuid, Some(row));
+                    }
+                }
+                self.pending = Scope::All;
+            }
+            Event::Update(changes) => {
+                for change in changes {
+                    let (row, members) = self.observed.observe(&change.table, change.uuid, change.new.as_deref());
+                    if let Some(id) = row {
+                        self.observed.share(&id, self.planner.desired());
+                        self.pending.add_row(id);
+                    }
+                    members.into_iter().for_each(|member| self.pending.add_member(member));
+                }
+            }
+            Event::Locked => self.active = self.take_over(),
+            Event::Stolen | Event::Unlocked => {
+                warn!("another controller is active");
+                self.active = false;
+            }
+            Event::Unreachable { remote, reason } => warn!(%remote, %reason, "cannot reach the Northbound database, trying again"),
+            Event::Disconnected(reason) => {
+                warn!(%reason, "lost the Northbound database");
+                self.connected = false;
+                self.active = false;
+            }
+            _ => {}
+        }
+        self.metrics.set_role(self.connected, self.active);
+    }
+
+    /// Another controller may have decided since we last looked, so its records replace ours.
+    fn take_over(&mut self) -> bool {
+        info!("active");
+        self.planner.restore(&self.observed);
+        self.pending = Scope::All;
+        true
+    }
+
+    fn on_change(&mut self, change: Change) {
+        self.refused = false;
+        match change {
+            Change::Apply(object) => {
+                self.planner.apply(object);
+            }
+            Change::Delete(object) => self.delete(&object),
+            Change::Reset(kind, objects) => {
+                for gone in self.absent(kind, &objects) {
+                    self.delete(&gone);
+                }
+                for object in objects {
+                    self.planner.apply(object);
+                }
+                self.listed.insert(kind);
+            }
+        }
+    }
+
+    fn delete(&mut self, object: &Object) {
+        match object {
+            Object::ClusterNetwork(_) => self.planner.delete_network(),
+            Object::Node(name, _) => self.planner.delete_node(name),
+            Object::Pod(name, _) => self.planner.delete_pod(name),
+        }
+    }
+
+    /// Objects of a kind that a new list does not have any more.
+    fn absent(&self, kind: Kind, objects: &[Object]) -> Vec<Object> {
+        let cluster = self.planner.cluster();
+        match kind {
+            Kind::ClusterNetwork if objects.is_empty() => cluster.network.clone().map(Object::ClusterNetwork).into_iter().collect(),
+            Kind::ClusterNetwork => Vec::new(),
+            Kind::Node => {
+                let present: HashSet<&str> = objects
+                    .iter()
+                    .filter_map(|o| if let Object::Node(name, _) = o { Some(name.as_str()) } else { None })
+                    .collect();
+                let gone = cluster.nodes.iter().filter(|(name, _)| !present.contains(name.as_str()));
+                gone.map(|(name, node)| Object::Node(name.clone(), node.clone())).collect()
+            }
+            Kind::Pod => {
+                let present: HashSet<_> = objects
+                    .iter()
+                    .filter_map(|o| if let Object::Pod(name, _) = o { Some(name) } else { None })
+                    .collect();
+                let gone = cluster.pods.iter().filter(|(name, _)| !present.contains(name));
+                gone.map(|(name, pod)| Object::Pod(name.clone(), pod.clone())).collect()
+            }
+        }
+    }
+
+    /// Plans, and commits the difference if nothing is in flight.
+    fn step(&mut self) {
+        let ready = self.listed.len() == Kind::ALL.len() && self.connected;
+        self.metrics.set_ready(ready);
+        if !ready || !self.active || self.refused || self.commit.is_some() {
+            return;
+        }
+        let started = Instant::now();
+        self.pending.extend(self.planner.compile());
+        let scope = std::mem::take(&mut self.pending);
+        if !scope.is_empty() {
+            let mut transaction = diff(&self.observed, self.planner.desired(), &scope);
+            self.metrics
+                .planned(started.elapsed(), self.planner.units(), self.planner.problems().len());
+            if !transaction.is_empty() {
+                transaction.0.insert(0, Operation::assert(LOCK));
+                self.metrics.committing(transaction.len() - 1);
+                let northbound = self.northbound.clone();
+                self.commit = Some((Instant::now(), Box::pin(async move { northbound.transact(transaction).await })));
+            }
+            self.tell();
+        }
+    }
+
+    fn on_reply(&mut self, (started, reply): (Instant, Result<Vec<OperationResult>, TransactError>)) {
+        self.metrics.committed(started.elapsed(), reply.is_ok());
+        match reply {
+            Ok(_) => {}
+            Err(reason @ (TransactError::Disconnected | TransactError::NotConnected | TransactError::Ended)) => {
+                warn!(%reason, "commit interrupted; the comparison after reconnecting decides");
+                self.pending = Scope::All;
+            }
+            Err(reason) => {
+                error!(%reason, "commit refused by the Northbound database; comparing again at the next event");
+                self.pending = Scope::All;
+                self.refused = true;
+            }
+        }
+    }
+
+    /// Publishes what people should know, when it changed.
+    fn tell(&mut self) {
+        if self.told == self.planner.revision() {
+            return;
+        }
+        self.told = self.planner.revision();
+        let cluster = self.planner.cluster();
+        let subnets = cluster
+            .records
+            .nodes()
+            .filter(|name| cluster.nodes.contains_key(*name))
+            .map(|name| {
+                let subnets = cluster.records.subnets(name).iter().map(ToString::to_string).collect::<Vec<_>>();
+                (name.clone(), subnets.join(","))
+            });
+        let current = Findings {
+            problems: self.planner.problems().clone(),
+            subnets: subnets.collect::<BTreeMap<_, _>>(),
+            network: cluster.network.is_some(),
+        };
+        self.findings.send_replace(current);
+    }
+}
+
+async fn in_flight(commit: &mut Option<(Instant, Commit)>) -> (Instant, Result<Vec<OperationResult>, TransactError>) {
+    match commit {
+        None => std::future::pending().await,
+        Some((started, future)) => {
+            let reply = (*started, future.await);
+            *commit = None;
+            reply
+        }
+    }
+}

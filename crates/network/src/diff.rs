@@ -1,0 +1,100 @@
+//! From observed to desired: the transaction that makes one Northbound the other.
+//!
+//! A changed row is an update of its changed columns, never delete and insert; a collection changes by `mutate`. Applying
+//! `diff(a, b)` to `a` gives `b`, and `diff(x, x)` is empty.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netloom_ovsdb::{Atom, Datum, Mutation, Operation, Row, Transaction};
+
+use crate::northbound::{Member, Northbound, RowId, collections, default_of};
+use crate::plan::Scope;
+
+/// What takes `observed` to `desired`, looking only at what is in `scope`.
+pub fn diff(observed: &Northbound, desired: &Northbound, scope: &Scope) -> Transaction {
+    match scope {
+        Scope::All => {
+            let rows = observed.rows().chain(desired.rows()).map(|(id, _)| *id).collect();
+            let of = |northbound: &Northbound| {
+                let all = northbound.collections();
+                all.flat_map(|(row, column, values)| {
+                    values.iter().map(move |value| Member {
+                        row: *row,
+                        column,
+                        value: value.clone(),
+                    })
+                })
+                .collect::<BTreeSet<_>>()
+            };
+            let members = of(observed).symmetric_difference(&of(desired)).cloned().collect();
+            operations(observed, desired, &rows, &members)
+        }
+        Scope::Some { rows, members } => operations(observed, desired, rows, members),
+    }
+}
+
+fn operations(observed: &Northbound, desired: &Northbound, rows: &BTreeSet<RowId>, members: &BTreeSet<Member>) -> Transaction {
+    let (mut inserts, mut updates, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
+    for id in rows {
+        match (observed.row(id), desired.row(id)) {
+            (None, Some(wanted)) => inserts.push(insert(id, wanted, desired)),
+            (Some(current), Some(wanted)) => updates.extend(update(id, current, wanted)),
+            (Some(_), None) => deletes.push(Operation::delete(id.table, id.uuid)),
+            (None, None) => {}
+        }
+    }
+    let mutates = mutates(observed, desired, members);
+    Transaction(inserts.into_iter().chain(updates).chain(mutates).chain(deletes).collect())
+}
+
+fn insert(id: &RowId, wanted: &Row, desired: &Northbound) -> Operation {
+    let mut row = wanted.clone();
+    for column in collections(id.table) {
+        let values = Datum::set(desired.members(*id, column).cloned());
+        if !values.is_empty() {
+            row.insert(column.to_owned(), values);
+        }
+    }
+    Operation::insert(id.table, id.uuid, row)
+}
+
+fn update(id: &RowId, current: &Row, wanted: &Row) -> Option<Operation> {
+    let changed = wanted
+        .iter()
+        .filter(|(column, datum)| current.get(*column) != Some(*datum))
+        .map(|(c, d)| (c.clone(), d.clone()));
+    let dropped = current
+        .keys()
+        .filter(|column| !wanted.contains_key(*column))
+        .map(|c| (c.clone(), default_of(id.table, c)));
+    let row: Row = changed.chain(dropped).collect();
+    (!row.is_empty()).then(|| Operation::update(id.table, id.uuid, row))
+}
+
+/// Mutations of collections whose row exists before and after.
+fn mutates(observed: &Northbound, desired: &Northbound, members: &BTreeSet<Member>) -> Vec<Operation> {
+    let mut by_row: BTreeMap<RowId, BTreeMap<&'static str, (BTreeSet<Atom>, BTreeSet<Atom>)>> = BTreeMap::new();
+    for member in members {
+        if observed.row(&member.row).is_none() || desired.row(&member.row).is_none() {
+            continue;
+        }
+        let (removed, added) = by_row.entry(member.row).or_default().entry(member.column).or_default();
+        match (observed.has(member), desired.has(member)) {
+            (true, false) => removed.insert(member.value.clone()),
+            (false, true) => added.insert(member.value.clone()),
+            _ => false,
+        };
+    }
+    let operation = |(id, columns): (RowId, BTreeMap<&'static str, (BTreeSet<Atom>, BTreeSet<Atom>)>)| {
+        let mutations: Vec<Mutation> = columns
+            .into_iter()
+            .flat_map(|(column, (removed, added))| {
+                let delete = (!removed.is_empty()).then(|| Mutation::delete(column, Datum::set(removed)));
+                let insert = (!added.is_empty()).then(|| Mutation::insert(column, Datum::set(added)));
+                delete.into_iter().chain(insert)
+            })
+            .collect();
+        (!mutations.is_empty()).then(|| Operation::mutate(id.table, id.uuid, mutations))
+    };
+    by_row.into_iter().filter_map(operation).collect()
+}

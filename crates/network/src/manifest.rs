@@ -1,0 +1,175 @@
+//! Objects from manifests: Kubernetes JSON to [`Object`], for `netloom plan`, scenarios and tests. Workloads stand for the pods they
+//! would create, and pods nobody bound are spread over the nodes, so that a plan needs no cluster.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::annotations;
+use crate::cluster::{ClusterNetwork, Node, NodeName, Object, Pod, PodName};
+use crate::settings::ClusterNetworkSpec;
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    name: String,
+    namespace: Option<String>,
+    uid: String,
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpec {
+    node_name: Option<String>,
+    host_network: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    phase: String,
+    #[serde(rename = "podIPs")]
+    pod_ips: Vec<PodIp>,
+    addresses: Vec<NodeAddress>,
+}
+
+#[derive(Deserialize)]
+struct PodIp {
+    ip: IpAddr,
+}
+
+#[derive(Deserialize)]
+struct NodeAddress {
+    r#type: String,
+    address: String,
+}
+
+/// Reads one manifest. Kinds the network does not depend on give nothing; a malformed one gives a sentence naming it.
+pub fn read(manifest: &Value) -> Result<Vec<Object>, String> {
+    let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let metadata: Metadata = part(manifest, "metadata", kind)?;
+    if metadata.name.is_empty()
+        && matches!(
+            kind,
+            "Pod" | "Node" | "ClusterNetwork" | "Deployment" | "ReplicaSet" | "StatefulSet"
+        )
+    {
+        return Err(format!("{kind}: metadata.name is missing"));
+    }
+    let named = format!("{kind}/{}", metadata.name);
+    Ok(match kind {
+        "List" => {
+            let items = manifest.get("items").and_then(Value::as_array).into_iter().flatten();
+            return items.map(read).collect::<Result<Vec<_>, _>>().map(|lists| lists.concat());
+        }
+        "ClusterNetwork" if metadata.name == "default" => {
+            vec![Object::ClusterNetwork(ClusterNetwork {
+                uid: metadata.uid,
+                spec: part::<ClusterNetworkSpec>(manifest, "spec", &named)?,
+            })]
+        }
+        "ClusterNetwork" => {
+            return Err(format!(
+                "{named}: there is one cluster network and its name is \"default\"; rename it"
+            ));
+        }
+        "Node" => vec![node(metadata, part(manifest, "status", &named)?)],
+        "Pod" => vec![pod(metadata, part(manifest, "spec", &named)?, part(manifest, "status", &named)?)],
+        "Deployment" | "ReplicaSet" | "StatefulSet" => workload(manifest, &metadata, &named)?,
+        _ => Vec::new(),
+    })
+}
+
+/// Binds pods that have no node to the nodes in turn; without any node there is `node1`.
+pub fn place(objects: Vec<Object>) -> Vec<Object> {
+    let mut names: Vec<NodeName> = objects
+        .iter()
+        .filter_map(|o| if let Object::Node(name, _) = o { Some(name.clone()) } else { None })
+        .collect();
+    let mut placed = objects;
+    if names.is_empty() {
+        names.push("node1".to_owned());
+        let addresses = vec![IpAddr::from([192, 0, 2, 1])];
+        placed.insert(
+            0,
+            Object::Node(
+                "node1".to_owned(),
+                Node {
+                    addresses,
+                    ..Node::default()
+                },
+            ),
+        );
+    }
+    let mut turn = names.iter().cycle();
+    for object in &mut placed {
+        if let Object::Pod(_, pod) = object
+            && pod.node.is_none()
+        {
+            pod.node = turn.next().cloned();
+        }
+    }
+    placed
+}
+
+/// Keeps the annotations the network reads.
+pub fn relevant(mut annotations: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    annotations.retain(|name, _| name.starts_with(annotations::PREFIX));
+    annotations
+}
+
+fn workload(manifest: &Value, metadata: &Metadata, named: &str) -> Result<Vec<Object>, String> {
+    let replicas = manifest.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
+    let template = manifest.pointer("/spec/template").cloned().unwrap_or_default();
+    (0..replicas)
+        .map(|number| {
+            let mut inner: Metadata = part(&template, "metadata", named)?;
+            inner.name = format!("{}-{number}", metadata.name);
+            inner.namespace.clone_from(&metadata.namespace);
+            Ok(pod(inner, part(&template, "spec", named)?, Status::default()))
+        })
+        .collect()
+}
+
+fn node(metadata: Metadata, status: Status) -> Object {
+    let addresses = status
+        .addresses
+        .iter()
+        .filter(|a| a.r#type == "InternalIP")
+        .filter_map(|a| a.address.parse().ok())
+        .collect();
+    Object::Node(
+        metadata.name,
+        Node {
+            uid: metadata.uid,
+            addresses,
+            annotations: relevant(metadata.annotations),
+        },
+    )
+}
+
+fn pod(metadata: Metadata, spec: PodSpec, status: Status) -> Object {
+    let name = PodName {
+        namespace: metadata.namespace.unwrap_or_else(|| "default".to_owned()),
+        name: metadata.name,
+    };
+    let pod = Pod {
+        uid: metadata.uid,
+        node: spec.node_name,
+        host_network: spec.host_network,
+        finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
+        annotations: relevant(metadata.annotations),
+        addresses: status.pod_ips.into_iter().map(|entry| entry.ip).collect(),
+    };
+    Object::Pod(name, pod)
+}
+
+fn part<T: for<'de> Deserialize<'de> + Default>(manifest: &Value, field: &str, named: &str) -> Result<T, String> {
+    match manifest.get(field) {
+        None | Some(Value::Null) => Ok(T::default()),
+        Some(value) => T::deserialize(value).map_err(|error| format!("{named}: {field}: {error}")),
+    }
+}

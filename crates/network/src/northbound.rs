@@ -1,0 +1,263 @@
+//! The Northbound database as a value: rows by identity, and the collections that grow with the cluster kept apart as members, so
+//! that one pod's port is one member and not a rewritten set.
+//!
+//! Desired and observed are both of this type; [`crate::diff`] compares them. Rows without our mark never enter.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use netloom_ovsdb::{Atom, Column, Datum, Row, Table};
+use uuid::Uuid;
+
+use crate::key::{KEY, Key, OWNER};
+use crate::problem::ObjectRef;
+use crate::rows::{LogicalRouter, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Nat};
+use crate::unit::Fragment;
+
+/// The tables we write, with their columns.
+pub const TABLES: &[(&str, &[Column])] = &[
+    (LogicalRouter::TABLE, LogicalRouter::COLUMNS),
+    (LogicalRouterPort::TABLE, LogicalRouterPort::COLUMNS),
+    (LogicalRouterStaticRoute::TABLE, LogicalRouterStaticRoute::COLUMNS),
+    (LogicalSwitch::TABLE, LogicalSwitch::COLUMNS),
+    (LogicalSwitchPort::TABLE, LogicalSwitchPort::COLUMNS),
+    (Nat::TABLE, Nat::COLUMNS),
+];
+
+/// Columns kept as members.
+const COLLECTIONS: &[(&str, &str)] = &[
+    (LogicalRouter::TABLE, "nat"),
+    (LogicalRouter::TABLE, "ports"),
+    (LogicalRouter::TABLE, "static_routes"),
+    (LogicalSwitch::TABLE, "ports"),
+];
+
+/// Columns OVN writes, which are observed but never compared.
+const WRITTEN_BY_OVN: &[(&str, &str)] = &[
+    (LogicalRouterPort::TABLE, "ipv6_prefix"),
+    (LogicalRouterPort::TABLE, "status"),
+    (LogicalSwitchPort::TABLE, "dynamic_addresses"),
+    (LogicalSwitchPort::TABLE, "tag"),
+    (LogicalSwitchPort::TABLE, "up"),
+];
+
+/// Identity of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RowId {
+    /// Table name.
+    pub table: &'static str,
+    /// UUID, derived from the key.
+    pub uuid: Uuid,
+}
+
+impl RowId {
+    /// The row with `key` in `table`.
+    pub fn of(table: &'static str, key: &Key) -> Self {
+        Self {
+            table,
+            uuid: key.uuid(table),
+        }
+    }
+}
+
+/// One element of a collection column.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Member {
+    /// The row that has the collection.
+    pub row: RowId,
+    /// Its column.
+    pub column: &'static str,
+    /// The element.
+    pub value: Atom,
+}
+
+/// Rows and members.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Northbound {
+    rows: HashMap<RowId, Arc<Row>>,
+    members: HashMap<(RowId, &'static str), BTreeSet<Atom>>,
+}
+
+impl Northbound {
+    /// All rows.
+    pub fn rows(&self) -> impl Iterator<Item = (&RowId, &Arc<Row>)> {
+        self.rows.iter()
+    }
+
+    /// Rows of one table, typed.
+    pub fn table<T: Table>(&self) -> impl Iterator<Item = (Uuid, T)> {
+        self.rows
+            .iter()
+            .filter(|(id, _)| id.table == T::TABLE)
+            .map(|(id, row)| (id.uuid, T::from_row(row)))
+    }
+
+    /// One row.
+    pub fn row(&self, id: &RowId) -> Option<&Arc<Row>> {
+        self.rows.get(id)
+    }
+
+    /// All collections.
+    pub fn collections(&self) -> impl Iterator<Item = (&RowId, &'static str, &BTreeSet<Atom>)> {
+        self.members.iter().map(|((id, column), values)| (id, *column, values))
+    }
+
+    /// Elements of one collection.
+    pub fn members(&self, id: RowId, column: &'static str) -> impl Iterator<Item = &Atom> {
+        self.members.get(&(id, column)).into_iter().flatten()
+    }
+
+    /// Whether a collection has an element.
+    pub fn has(&self, member: &Member) -> bool {
+        self.members
+            .get(&(member.row, member.column))
+            .is_some_and(|values| values.contains(&member.value))
+    }
+
+    /// Adds or replaces a row.
+    pub fn insert_row(&mut self, id: RowId, row: Arc<Row>) {
+        self.rows.insert(id, row);
+    }
+
+    /// Takes a row away, not its members.
+    pub fn remove_row(&mut self, id: &RowId) {
+        self.rows.remove(id);
+    }
+
+    /// Adds an element to a collection.
+    pub fn insert_member(&mut self, member: Member) {
+        self.members.entry((member.row, member.column)).or_default().insert(member.value);
+    }
+
+    /// Takes an element out of a collection.
+    pub fn remove_member(&mut self, member: &Member) {
+        if let Some(values) = self.members.get_mut(&(member.row, member.column)) {
+            values.remove(&member.value);
+            if values.is_empty() {
+                self.members.remove(&(member.row, member.column));
+            }
+        }
+    }
+
+    /// Takes over what the database says of one row (`None`: it is gone), if the row is ours, and returns every identity and member
+    /// that may now differ from before.
+    pub fn observe(&mut self, table: &str, uuid: Uuid, row: Option<&Row>) -> (Option<RowId>, Vec<Member>) {
+        let Some((table, _)) = TABLES.iter().copied().find(|(known, _)| *known == table) else {
+            return (None, Vec::new());
+        };
+        let id = RowId { table, uuid };
+        let row = row.filter(|row| is_ours(&id, row));
+        if row.is_none() && !self.rows.contains_key(&id) {
+            return (None, Vec::new());
+        }
+        let mut touched = Vec::new();
+        for column in collections(table) {
+            let new: BTreeSet<Atom> = row
+                .and_then(|row| row.get(column))
+                .map(|datum| datum.atoms().cloned().collect())
+                .unwrap_or_default();
+            let old = self.members.remove(&(id, column)).unwrap_or_default();
+            touched.extend(old.symmetric_difference(&new).map(|value| Member {
+                row: id,
+                column,
+                value: value.clone(),
+            }));
+            if !new.is_empty() {
+                self.members.insert((id, column), new);
+            }
+        }
+        match row {
+            None => {
+                self.rows.remove(&id);
+            }
+            Some(row) => {
+                let own = row
+                    .iter()
+                    .filter(|(column, _)| !is_apart(table, column))
+                    .map(|(column, datum)| (column.clone(), datum.clone()));
+                self.rows.insert(id, Arc::new(own.collect()));
+            }
+        }
+        (Some(id), touched)
+    }
+
+    /// Lets equal rows share memory with `other`.
+    pub fn share(&mut self, id: &RowId, other: &Self) {
+        if let (Some(mine), Some(theirs)) = (self.rows.get_mut(id), other.rows.get(id))
+            && !Arc::ptr_eq(mine, theirs)
+            && mine == theirs
+        {
+            *mine = Arc::clone(theirs);
+        }
+    }
+}
+
+/// Collection columns of a table.
+pub fn collections(table: &str) -> impl Iterator<Item = &'static str> {
+    COLLECTIONS.iter().filter(move |(t, _)| *t == table).map(|(_, column)| *column)
+}
+
+/// Columns of a table that only OVN writes.
+pub fn written_by_ovn(table: &str) -> impl Iterator<Item = &'static str> {
+    WRITTEN_BY_OVN.iter().filter(move |(t, _)| *t == table).map(|(_, column)| *column)
+}
+
+/// External ids every row of ours carries.
+pub(crate) fn ids(key: &Key, owner: &ObjectRef) -> BTreeMap<String, String> {
+    BTreeMap::from([(KEY.to_owned(), key.as_str().to_owned()), (OWNER.to_owned(), owner.to_string())])
+}
+
+/// Adds a row to a fragment; the returned value puts it into a parent's collection.
+pub(crate) fn put<T: Table>(fragment: &mut Fragment, key: &Key, row: T) -> Placed {
+    let id = RowId::of(T::TABLE, key);
+    fragment.rows.push((id, row.to_row()));
+    Placed(id.uuid)
+}
+
+/// A row just added.
+pub(crate) struct Placed(Uuid);
+
+impl Placed {
+    pub(crate) fn add_to<Parent: Table>(self, fragment: &mut Fragment, parent: &Key, column: &'static str) {
+        fragment.members.push(Member {
+            row: RowId::of(Parent::TABLE, parent),
+            column,
+            value: Atom::Uuid(self.0),
+        });
+    }
+}
+
+impl LogicalSwitchPort {
+    /// A switch's side of a connection to a router port.
+    pub(crate) fn router(name: String, router_port: String, external_ids: BTreeMap<String, String>) -> Self {
+        Self {
+            name,
+            type_: "router".to_owned(),
+            addresses: ["router".to_owned()].into(),
+            options: [("router-port".to_owned(), router_port)].into(),
+            external_ids,
+            ..Default::default()
+        }
+    }
+}
+
+fn is_ours(id: &RowId, row: &Row) -> bool {
+    let key = row.get("external_ids").and_then(|ids| ids.get(KEY));
+    key.is_some_and(|key| Key::new(key).uuid(id.table) == id.uuid)
+}
+
+fn is_apart(table: &str, column: &str) -> bool {
+    collections(table).chain(written_by_ovn(table)).any(|apart| apart == column)
+}
+
+/// The contents of a column that a row does not set.
+pub(crate) fn default_of(table: &str, column: &str) -> Datum {
+    let columns = TABLES
+        .iter()
+        .find(|(known, _)| *known == table)
+        .map_or(&[][..], |(_, columns)| columns);
+    columns
+        .iter()
+        .find(|known| known.name == column)
+        .map_or_else(Datum::empty_set, Column::default_datum)
+}

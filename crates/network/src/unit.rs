@@ -1,0 +1,96 @@
+//! Units: the pieces rows are made in. Each is a pure function of the cluster; together they are the whole Northbound.
+//!
+//! A unit writes whole rows and adds members to collections of rows that other units own (a pod's port to its node's switch).
+//!
+//! Names: a pod's port is `namespace:pod`. Names of everything else have an underscore and no colon, which no Kubernetes name has, so
+//! that no pod and no node can be called into a clash.
+
+mod gateway;
+mod network;
+mod node;
+mod pod;
+
+use std::fmt;
+
+use netloom_ovsdb::Row;
+pub use node::management_port;
+
+use crate::cluster::{Cluster, NodeName, PodName};
+use crate::northbound::{Member, RowId};
+use crate::problem::Problem;
+
+/// Name of the distributed router all node switches hang on.
+pub const CLUSTER_ROUTER: &str = "cluster-router";
+/// Name of the switch between the cluster router and the gateways.
+pub const JOIN_SWITCH: &str = "join";
+/// Physical network name of the nodes' uplinks, as in `ovn-bridge-mappings`.
+pub const EXTERNAL_NETWORK: &str = "external";
+
+/// One producer of rows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unit {
+    /// The cluster router and the join switch.
+    Network,
+    /// A node's switch, its router port and its management port.
+    Node(NodeName),
+    /// A node's gateway router and external switch.
+    Gateway(NodeName),
+    /// A pod's port.
+    Pod(PodName),
+}
+
+/// What a unit produces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fragment {
+    /// Rows it owns.
+    pub rows: Vec<(RowId, Row)>,
+    /// What it adds to collections of rows, its own or others'.
+    pub members: Vec<Member>,
+    /// What the user has to mend.
+    pub problems: Vec<Problem>,
+}
+
+impl Unit {
+    /// All units of a cluster.
+    pub fn all(cluster: &Cluster) -> Vec<Self> {
+        let per_node = nodes(cluster)
+            .into_iter()
+            .flat_map(|node| [Self::Node(node.clone()), Self::Gateway(node)]);
+        std::iter::once(Self::Network)
+            .chain(per_node)
+            .chain(cluster.pods.keys().cloned().map(Self::Pod))
+            .collect()
+    }
+
+    /// The rows, members and problems of this unit.
+    pub fn compile(&self, cluster: &Cluster) -> Fragment {
+        let mut fragment = Fragment::default();
+        match self {
+            Self::Network => network::compile(cluster, &mut fragment),
+            Self::Node(name) => node::compile(cluster, name, &mut fragment),
+            Self::Gateway(name) => gateway::compile(cluster, name, &mut fragment),
+            Self::Pod(name) => pod::compile(cluster, name, &mut fragment),
+        }
+        fragment
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network => f.write_str("network"),
+            Self::Node(name) => write!(f, "node {name}"),
+            Self::Gateway(name) => write!(f, "gateway {name}"),
+            Self::Pod(name) => write!(f, "pod {name}"),
+        }
+    }
+}
+
+/// Nodes known by an object or by a slot they still hold.
+fn nodes(cluster: &Cluster) -> std::collections::BTreeSet<NodeName> {
+    cluster.nodes.keys().chain(cluster.records.nodes()).cloned().collect()
+}
+
+fn join<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
+    values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",")
+}

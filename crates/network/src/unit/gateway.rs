@@ -1,0 +1,179 @@
+//! A node's gateway: a router bound to the node, between the join switch and the node's uplink, that translates what pods send
+//! outside to the node's own address. It exists once the node's agent has reported its uplink.
+
+use ipnet::IpNet;
+
+use crate::annotations::{self, Gateway};
+use crate::cluster::Cluster;
+use crate::ipam::Mac;
+use crate::key::Key;
+use crate::northbound::{ids, put};
+use crate::problem::{ObjectRef, Problem};
+use crate::rows::{LogicalRouter, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Nat};
+use crate::settings::is_ipv4;
+use crate::unit::network::{join_switch, router as cluster_router};
+use crate::unit::{EXTERNAL_NETWORK, Fragment, JOIN_SWITCH};
+
+pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
+    let Some(text) = cluster.nodes.get(name).and_then(|node| node.annotations.get(annotations::GATEWAY)) else {
+        return;
+    };
+    let report = match annotations::gateway(text) {
+        Ok(report) => report,
+        Err(why) => {
+            return fragment
+                .problems
+                .push(Problem::new(cluster.node_ref(name), "InvalidAnnotation", why));
+        }
+    };
+    let (Some(settings), Some(slot)) = (&cluster.records.settings, cluster.records.slot(name)) else {
+        return;
+    };
+    let joined = settings.join_addresses(slot + 1);
+    let (Some(first), owner) = (joined.first(), cluster.node_ref(name)) else {
+        return;
+    };
+
+    let router = Key::new(format!("router/gateway/{name}"));
+    let row = LogicalRouter {
+        name: format!("gateway_{name}"),
+        options: [
+            ("chassis".to_owned(), name.to_owned()),
+            ("always_learn_from_arp_request".to_owned(), "false".to_owned()),
+        ]
+        .into(),
+        external_ids: ids(&router, &owner),
+        ..Default::default()
+    };
+    put(fragment, &router, row);
+
+    let inside = Port {
+        node: name,
+        side: JOIN_SWITCH,
+        switch: &join_switch(),
+        mac: Mac::of(first.addr()),
+        networks: &joined,
+    };
+    inside.compile(&router, &owner, fragment);
+
+    let external = Key::new(format!("switch/external/{name}"));
+    let row = LogicalSwitch {
+        name: format!("{EXTERNAL_NETWORK}_{name}"),
+        external_ids: ids(&external, &owner),
+        ..Default::default()
+    };
+    put(fragment, &external, row);
+    let outside = Port {
+        node: name,
+        side: EXTERNAL_NETWORK,
+        switch: &external,
+        mac: report.mac,
+        networks: &report.addresses,
+    };
+    outside.compile(&router, &owner, fragment);
+    let localnet = Key::new(format!("uplink/{name}"));
+    let row = LogicalSwitchPort {
+        name: format!("uplink_{name}"),
+        type_: "localnet".to_owned(),
+        addresses: ["unknown".to_owned()].into(),
+        options: [("network_name".to_owned(), EXTERNAL_NETWORK.to_owned())].into(),
+        external_ids: ids(&localnet, &owner),
+        ..Default::default()
+    };
+    put(fragment, &localnet, row).add_to::<LogicalSwitch>(fragment, &external, "ports");
+
+    let hub = settings.join_addresses(0);
+    for range in &settings.cluster_cidrs {
+        if let Some(via) = same_family(&hub, &range.cidr) {
+            route(
+                fragment,
+                &router,
+                format!("route/gateway/{name}/{}", range.cidr),
+                &range.cidr.to_string(),
+                via,
+                None,
+                &owner,
+            );
+        }
+        if let Some(address) = same_family(&report.addresses, &range.cidr) {
+            translate(fragment, &router, name, &range.cidr, address, &owner);
+        }
+    }
+    default_routes(fragment, &router, name, &report, &owner);
+    for subnet in cluster.records.subnets(name) {
+        if let Some(via) = same_family(&joined, &subnet) {
+            let key = format!("route/egress/{name}/{subnet}");
+            route(fragment, &cluster_router(), key, &subnet.to_string(), via, Some("src-ip"), &owner);
+        }
+    }
+}
+
+/// A router port and its peer on a switch.
+struct Port<'a> {
+    node: &'a str,
+    side: &'a str,
+    switch: &'a Key,
+    mac: Mac,
+    networks: &'a [IpNet],
+}
+
+impl Port<'_> {
+    fn compile(&self, router: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
+        let Self {
+            node,
+            side,
+            switch,
+            mac,
+            networks,
+        } = self;
+        let key = Key::new(format!("router-port/gateway/{node}/{side}"));
+        let name = format!("gateway_{node}_to_{side}");
+        let row = LogicalRouterPort {
+            name: name.clone(),
+            mac: mac.to_string(),
+            networks: networks.iter().map(ToString::to_string).collect(),
+            external_ids: ids(&key, owner),
+            ..Default::default()
+        };
+        put(fragment, &key, row).add_to::<LogicalRouter>(fragment, router, "ports");
+        let peer = Key::new(format!("gateway-peer/{side}/{node}"));
+        let row = LogicalSwitchPort::router(format!("{side}_to_gateway_{node}"), name, ids(&peer, owner));
+        put(fragment, &peer, row).add_to::<LogicalSwitch>(fragment, switch, "ports");
+    }
+}
+
+fn default_routes(fragment: &mut Fragment, router: &Key, name: &str, report: &Gateway, owner: &ObjectRef) {
+    for hop in &report.next_hops {
+        let prefix = if hop.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
+        let via = IpNet::from(*hop);
+        route(fragment, router, format!("route/gateway/{name}/{prefix}"), prefix, via, None, owner);
+    }
+}
+
+fn route(fragment: &mut Fragment, router: &Key, key: String, prefix: &str, via: IpNet, policy: Option<&str>, owner: &ObjectRef) {
+    let key = Key::new(key);
+    let row = LogicalRouterStaticRoute {
+        ip_prefix: prefix.to_owned(),
+        nexthop: via.addr().to_string(),
+        policy: policy.map(str::to_owned),
+        external_ids: ids(&key, owner),
+        ..Default::default()
+    };
+    put(fragment, &key, row).add_to::<LogicalRouter>(fragment, router, "static_routes");
+}
+
+fn translate(fragment: &mut Fragment, router: &Key, name: &str, inside: &IpNet, address: IpNet, owner: &ObjectRef) {
+    let key = Key::new(format!("nat/gateway/{name}/{inside}"));
+    let row = Nat {
+        type_: "snat".to_owned(),
+        external_ip: address.addr().to_string(),
+        logical_ip: inside.to_string(),
+        external_ids: ids(&key, owner),
+        ..Default::default()
+    };
+    put(fragment, &key, row).add_to::<LogicalRouter>(fragment, router, "nat");
+}
+
+fn same_family(addresses: &[IpNet], like: &IpNet) -> Option<IpNet> {
+    addresses.iter().find(|address| is_ipv4(address) == is_ipv4(like)).copied()
+}

@@ -1,0 +1,144 @@
+//! What the network is, in the user's words: the tables behind `netloom show`. Values only; the command line lays them out.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::Serialize;
+
+use crate::annotations;
+use crate::cluster::Cluster;
+use crate::ipam::Mac;
+use crate::unit::management_port;
+
+/// Name of the network every pod is in unless told otherwise.
+pub const DEFAULT_NETWORK: &str = "cluster-network";
+
+/// A node's part of the network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeView {
+    /// Node name.
+    pub name: String,
+    /// The node's own addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Where its pods' addresses come from.
+    pub subnets: Vec<IpNet>,
+    /// Addresses pods leave the cluster with; empty until the agent reported its uplink.
+    pub gateway: Vec<IpAddr>,
+    /// Ports of pods on it.
+    pub ports: usize,
+    /// `Ready`, or what is missing.
+    pub state: &'static str,
+}
+
+/// A virtual network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkView {
+    /// Network name.
+    pub name: String,
+    /// Ranges its addresses come from.
+    pub ranges: Vec<IpNet>,
+    /// Nodes it spans.
+    pub nodes: usize,
+    /// Ports of pods in it.
+    pub ports: usize,
+    /// How pods are placed in it.
+    pub topology: &'static str,
+}
+
+/// A pod's port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PortView {
+    /// Namespace.
+    pub namespace: String,
+    /// Pod.
+    pub pod: String,
+    /// Interface in the pod.
+    pub interface: &'static str,
+    /// Node.
+    pub node: String,
+    /// Network.
+    pub network: &'static str,
+    /// Addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Ethernet address.
+    pub mac: String,
+    /// `Up` when OVN says so, `Down`, or `Pending` while it has no address.
+    pub state: &'static str,
+}
+
+/// All nodes.
+pub fn nodes(cluster: &Cluster, up: impl Fn(&str) -> bool) -> Vec<NodeView> {
+    let view = |(name, node): (&String, &crate::Node)| {
+        let report = node
+            .annotations
+            .get(annotations::GATEWAY)
+            .and_then(|text| annotations::gateway(text).ok());
+        let subnets = cluster.records.subnets(name);
+        let state = match (subnets.is_empty(), up(&management_port(name)), &report) {
+            (true, _, _) => "NoSubnet",
+            (_, false, _) => "ManagementPortDown",
+            (_, _, None) => "NoGateway",
+            _ => "Ready",
+        };
+        NodeView {
+            name: name.clone(),
+            addresses: node.addresses.clone(),
+            subnets,
+            gateway: report
+                .map(|report| report.addresses.iter().map(IpNet::addr).collect())
+                .unwrap_or_default(),
+            ports: cluster
+                .pods_on(name)
+                .filter(|pod| {
+                    cluster
+                        .pods
+                        .get(pod)
+                        .is_some_and(|p| cluster.records.assignment(pod, &p.uid).is_some())
+                })
+                .count(),
+            state,
+        }
+    };
+    cluster.nodes.iter().map(view).collect()
+}
+
+/// All networks.
+pub fn networks(cluster: &Cluster) -> Vec<NetworkView> {
+    let Some(settings) = &cluster.records.settings else {
+        return Vec::new();
+    };
+    vec![NetworkView {
+        name: DEFAULT_NETWORK.to_owned(),
+        ranges: settings.cluster_cidrs.iter().map(|range| range.cidr).collect(),
+        nodes: cluster.records.nodes().count(),
+        ports: cluster.records.assignments().count(),
+        topology: "routed, a switch per node",
+    }]
+}
+
+/// All ports of pods, those still without an address included.
+pub fn ports(cluster: &Cluster, up: impl Fn(&str) -> bool) -> Vec<PortView> {
+    let wanting = cluster.pods.iter().filter(|(_, pod)| pod.wants_port());
+    let view = |(name, pod): (&crate::PodName, &crate::Pod)| {
+        let assignment = cluster.records.assignment(name, &pod.uid);
+        let state = match assignment {
+            None => "Pending",
+            Some(_) if up(&name.port()) => "Up",
+            Some(_) => "Down",
+        };
+        PortView {
+            namespace: name.namespace.clone(),
+            pod: name.name.clone(),
+            interface: "eth0",
+            node: pod.node.clone().unwrap_or_default(),
+            network: DEFAULT_NETWORK,
+            addresses: assignment.map(|a| a.addresses.clone()).unwrap_or_default(),
+            mac: assignment.map(|a| a.mac).as_ref().map(Mac::to_string).unwrap_or_default(),
+            state,
+        }
+    };
+    wanting.map(view).collect()
+}

@@ -1,0 +1,37 @@
+//! Scenarios: `cluster.yaml` in, the whole Northbound and every problem out, compared with the reviewed text beside it.
+//! `UPDATE_SCENARIOS=1 cargo test -p netloom-network --test scenarios` writes the texts anew; read the difference before you commit it.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use std::path::Path;
+
+use netloom_network::{Planner, check, manifest, text};
+
+#[test]
+fn every_scenario_compiles_to_its_reviewed_text() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let mut folders: Vec<_> = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    assert!(!folders.is_empty(), "no scenario in {}", root.display());
+    for folder in folders {
+        let shown = compile(&std::fs::read_to_string(folder.join("cluster.yaml")).unwrap());
+        let expected = folder.join("northbound.txt");
+        if std::env::var_os("UPDATE_SCENARIOS").is_some() {
+            std::fs::write(&expected, &shown).unwrap();
+        }
+        let reviewed = std::fs::read_to_string(&expected).unwrap_or_default();
+        assert_eq!(shown, reviewed, "{} differs from what was reviewed", expected.display());
+    }
+}
+
+fn compile(yaml: &str) -> String {
+    let manifests: Vec<serde_json::Value> = serde_saphyr::from_multiple(yaml).unwrap();
+    let objects = manifests.iter().flat_map(|value| manifest::read(value).unwrap()).collect();
+    let mut planner = Planner::default();
+    for object in manifest::place(objects) {
+        planner.apply(object);
+    }
+    planner.compile();
+    assert_eq!(check::check(planner.desired()), []);
+    let problems = planner.problems().iter().map(|problem| format!("problem {problem}\n"));
+    format!("{}{}", text::northbound(planner.desired()), problems.collect::<String>())
+}
