@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use netloom_ovsdb::table::{get, put};
 use netloom_ovsdb::{AtomType, Column, Kind, Row, Table, Uuid};
 
-/// The tables above with their columns.
+/// The tables below with their columns.
 pub const TABLES: &[(&str, &[Column])] = &[
     (Acl::TABLE, Acl::COLUMNS),
     (AddressSet::TABLE, AddressSet::COLUMNS),
