@@ -1,12 +1,382 @@
 //! `netloom lab`: flags to [`netloom_lab`] and its output for people.
+//!
+//! The hidden subcommands are what runs inside a lab's machines; commands that enter namespaces run without an async runtime, because
+//! only a process with one thread may.
 
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use netloom_lab::{Datapath, IpFamily, Machine, PartState, Progress, Spec, apiserver, echo, enter, init, kubelet, launch, logs, pods};
 
 /// Flags of `netloom lab`.
 #[derive(clap::Args)]
-pub struct Lab {}
+pub struct Lab {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Args)]
+struct Name {
+    /// Name of the lab
+    #[arg(long, default_value = "netloom", env = "NETLOOM_LAB")]
+    name: String,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start a lab, or say that it is running
+    Up {
+        #[command(flatten)]
+        name: Name,
+        /// Number of nodes
+        #[arg(long, default_value_t = 3)]
+        nodes: usize,
+        /// Address families of pods and services: ipv4, ipv6 or dual
+        #[arg(long, default_value = "dual")]
+        ip_family: IpFamily,
+        /// Open vSwitch datapath: auto, kernel or userspace
+        #[arg(long, default_value = "auto")]
+        datapath: Datapath,
+        /// Keep a lab that did not start, to look at it
+        #[arg(long)]
+        keep_failed: bool,
+    },
+    /// Remove a lab and every trace of it
+    Down {
+        #[command(flatten)]
+        name: Name,
+    },
+    /// Show the machines and their parts
+    Status {
+        #[command(flatten)]
+        name: Name,
+        /// Output format: table or json
+        #[arg(long, short, default_value = "table", value_parser = ["table", "json"])]
+        output: String,
+    },
+    /// Power-cycle machines: everything in them is killed, their files stay
+    Restart {
+        #[command(flatten)]
+        name: Name,
+        /// Only this machine
+        #[arg(long, conflicts_with = "all")]
+        node: Option<String>,
+        /// All machines (the default)
+        #[arg(long)]
+        all: bool,
+    },
+    /// Print the path of the lab's kubeconfig
+    Kubeconfig {
+        #[command(flatten)]
+        name: Name,
+    },
+    /// Run a command in a machine
+    Node {
+        #[command(flatten)]
+        name: Name,
+        /// The machine: node1, node2, …, control or outside
+        node: String,
+        /// The command; a shell without
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
+    /// Run a command in a pod's network
+    Pod {
+        #[command(flatten)]
+        name: Name,
+        /// The pod, as namespace/name or name
+        pod: String,
+        /// The command; a shell without
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
+    /// Run a command on the host outside the cluster
+    Outside {
+        #[command(flatten)]
+        name: Name,
+        /// The command; a shell without
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
+    /// Print the log of a part, e.g. controller or node1/agent
+    Logs {
+        #[command(flatten)]
+        name: Name,
+        /// Go on with what is added
+        #[arg(long, short)]
+        follow: bool,
+        /// The part; all are listed without
+        part: Option<String>,
+    },
+    /// Make a machine's namespaces and start its init
+    #[command(hide = true)]
+    Launch {
+        #[command(flatten)]
+        name: Name,
+        machine: String,
+    },
+    /// Be the first process of a machine
+    #[command(hide = true)]
+    Init {
+        #[command(flatten)]
+        name: Name,
+        machine: String,
+    },
+    /// Become a command somewhere in this machine
+    #[command(hide = true)]
+    Enter {
+        #[arg(long)]
+        network: Option<PathBuf>,
+        #[arg(long)]
+        uts: Option<PathBuf>,
+        #[arg(long)]
+        hostname: Option<String>,
+        #[arg(long)]
+        session: bool,
+        #[arg(long)]
+        terminal: Option<PathBuf>,
+        #[arg(long)]
+        directory: Option<PathBuf>,
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
+    /// Serve the lab's Kubernetes API; the host's listener is standard input
+    #[command(hide = true)]
+    Apiserver {
+        #[arg(long)]
+        ip_family: IpFamily,
+        #[arg(long, default_value = "/etc/netloom/kubeconfig")]
+        kubeconfig: PathBuf,
+    },
+    /// Run the pods of a node
+    #[command(hide = true)]
+    Kubelet {
+        #[arg(long)]
+        node: String,
+        #[arg(long = "address")]
+        addresses: Vec<IpAddr>,
+        #[arg(long)]
+        kubeconfig: PathBuf,
+    },
+    /// Answer on ports, as a pod without a command does
+    #[command(hide = true)]
+    Container {
+        #[arg(long)]
+        name: String,
+        #[arg(long, default_value = "")]
+        namespace: String,
+        #[arg(long, default_value = "")]
+        node: String,
+        #[arg(long = "port")]
+        ports: Vec<echo::Port>,
+    },
+}
 
 /// Runs one `netloom lab` subcommand.
-pub fn run(_lab: Lab) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub fn run(lab: Lab) -> anyhow::Result<ExitCode> {
+    match lab.command {
+        Command::Up {
+            name,
+            nodes,
+            ip_family,
+            datapath,
+            keep_failed,
+        } => {
+            let mut spec = Spec::new(name.name).nodes(nodes).ip_family(ip_family).datapath(datapath);
+            spec.keep_failed = keep_failed;
+            up(spec)
+        }
+        Command::Down { name } => down(&name.name),
+        Command::Status { name, output } => status(&name.name, &output),
+        Command::Restart { name, node, all: _ } => restart(&name.name, node.as_deref()),
+        Command::Kubeconfig { name } => {
+            println!("{}", netloom_lab::Lab::open(&name.name)?.home().kubeconfig().display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Node { name, node, command } => in_machine(&name.name, &node, command),
+        Command::Outside { name, command } => in_machine(&name.name, "outside", command),
+        Command::Pod { name, pod, command } => in_pod(&name.name, &pod, command),
+        Command::Logs { name, follow, part } => print_logs(&name.name, part.as_deref(), follow),
+        Command::Launch { name, machine } => launch::launcher(&name.name, &machine).map(|()| ExitCode::SUCCESS),
+        Command::Init { name, machine } => {
+            log_to_stderr();
+            init::run(&name.name, &machine).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Enter {
+            network,
+            uts,
+            hostname,
+            session,
+            terminal,
+            directory,
+            command,
+        } => {
+            let place = enter::Place {
+                network,
+                uts,
+                hostname,
+                session,
+                terminal,
+                directory,
+            };
+            match enter::become_command(&place, &command)? {}
+        }
+        Command::Apiserver { ip_family, kubeconfig } => {
+            log_to_stderr();
+            block_on(apiserver::run(apiserver::Options { ip_family, kubeconfig }))
+        }
+        Command::Kubelet {
+            node,
+            addresses,
+            kubeconfig,
+        } => {
+            log_to_stderr();
+            block_on(kubelet::run(kubelet::Options {
+                node,
+                addresses,
+                kubeconfig,
+            }))
+        }
+        Command::Container {
+            name,
+            namespace,
+            node,
+            ports,
+        } => block_on(echo::run(echo::Options {
+            name,
+            namespace,
+            node,
+            ports,
+        })),
+    }
+}
+
+fn up(spec: Spec) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let name = spec.name.clone();
+    let (lab, new) = netloom_lab::Lab::start(spec, &Progress::for_people())?;
+    let flag = if name == "netloom" {
+        String::new()
+    } else {
+        format!(" --name {name}")
+    };
+    if new {
+        println!("lab {name} is up after {:.1} s", started.elapsed().as_secs_f64());
+    } else {
+        println!("lab {name} is running");
+    }
+    println!("\n  export KUBECONFIG={}\n\nTry:", lab.home().kubeconfig().display());
+    println!("  kubectl get nodes -o wide");
+    println!("  kubectl create deployment web --image=web --port=80 --replicas=3");
+    println!("  netloom lab node{flag} node1 -- ovs-vsctl show");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn down(name: &str) -> anyhow::Result<ExitCode> {
+    match netloom_lab::Lab::find(name)? {
+        Some(lab) => {
+            lab.down().with_context(|| format!("removing lab {name}"))?;
+            println!("lab {name} is gone");
+        }
+        None => println!("there is no lab {name}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn restart(name: &str, node: Option<&str>) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let lab = netloom_lab::Lab::open(name)?;
+    let machines = match node {
+        Some(node) => vec![lab.spec().machine(node)?],
+        None => lab.spec().machines(),
+    };
+    lab.restart(&machines, &Progress::for_people())?;
+    let names: Vec<_> = machines.iter().map(Machine::name).collect();
+    println!("restarted {} in {:.1} s", names.join(", "), started.elapsed().as_secs_f64());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn status(name: &str, output: &str) -> anyhow::Result<ExitCode> {
+    let status = netloom_lab::Lab::open(name)?.status();
+    if output == "json" {
+        println!("{}", serde_json::to_string_pretty(&status)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = comfy_table::Table::new();
+    table
+        .load_style(comfy_table::presets::NOTHING)
+        .set_header(["MACHINE", "PART", "STATE", "PID", "RESTARTS", "LAST END"]);
+    for machine in &status {
+        let pid = |pid: Option<i32>| pid.map_or("-".to_string(), |pid| pid.to_string());
+        let state = if machine.pid.is_some() { "running" } else { "down" };
+        table.add_row([machine.machine.as_str(), "", state, &pid(machine.pid), "", ""]);
+        for part in &machine.parts {
+            table.add_row([
+                "",
+                &part.name,
+                &part.state.to_string(),
+                &pid(part.pid),
+                &part.restarts.to_string(),
+                part.reason.as_deref().unwrap_or(""),
+            ]);
+        }
+    }
+    println!("{table}");
+    let healthy = status
+        .iter()
+        .all(|machine| machine.pid.is_some() && machine.parts.iter().all(|part| part.state == PartState::Ready));
+    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn in_machine(name: &str, machine: &str, command: Vec<String>) -> anyhow::Result<ExitCode> {
+    let lab = netloom_lab::Lab::open(name)?;
+    let machine = lab.spec().machine(machine)?.name();
+    let pid = launch::pid(lab.home(), &machine)
+        .with_context(|| format!("machine {machine} of lab {name} is not running: start it with `netloom lab up`"))?;
+    enter::enter_machine(pid)?;
+    Ok(enter::run(&or_shell(command))?.into())
+}
+
+fn in_pod(name: &str, pod: &str, command: Vec<String>) -> anyhow::Result<ExitCode> {
+    let lab = netloom_lab::Lab::open(name)?;
+    let (namespace, pod) = pod.split_once('/').unwrap_or(("default", pod));
+    pods::enter_pod(&lab, namespace, pod)?;
+    Ok(enter::run(&or_shell(command))?.into())
+}
+
+fn or_shell(command: Vec<String>) -> Vec<String> {
+    if command.is_empty() { vec!["bash".into()] } else { command }
+}
+
+fn print_logs(name: &str, part: Option<&str>, follow: bool) -> anyhow::Result<ExitCode> {
+    let lab = netloom_lab::Lab::open(name)?;
+    let mut stdout = std::io::stdout().lock();
+    match part {
+        Some(part) => logs::copy(&logs::find(lab.home(), lab.spec(), part)?, follow, &mut stdout)?,
+        None => writeln!(stdout, "{}", logs::names(lab.home(), lab.spec()).join("\n"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn block_on(future: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?
+        .block_on(future)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("NETLOOM_LOG").unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
 }

@@ -1,0 +1,100 @@
+# Everything a contributor runs. `make` lists it. Debian 12 or 13, as root: labs are made of namespaces.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+# All that outlives a work tree: node image, kernel of the test VM, logs, what the fuzzers found.
+export NETLOOM_CACHE ?= /var/cache/netloom
+export NETLOOM_IMAGE ?= $(NETLOOM_CACHE)/image/rootfs
+
+target := $(or $(CARGO_TARGET_DIR),target)
+# Cargo knows the number of cores better than make does. In CI it says only what went wrong.
+cargo := env -u MAKEFLAGS -u MFLAGS cargo
+quiet := $(if $(CI),--quiet)
+bold := $(if $(MAKE_TERMOUT),\033[1m)
+plain := $(if $(MAKE_TERMOUT),\033[0m)
+step = @printf '$(bold)==> %s$(plain)\n' '$(1)'
+
+# What the VM runs; KERNEL_ARGS is handed to the test executable, for example a filter.
+kernel_tests := -p netloom-lab --test packets
+
+packages_build := gcc libc6-dev
+packages_lab := $(packages_build) mmdebstrap debian-archive-keyring iproute2 nftables
+packages_kernel := $(packages_lab) qemu-system-x86 e2fsprogs cpio kmod xz-utils python3
+packages_lint := $(packages_build) python3
+packages_fuzz := $(packages_build) g++
+
+.PHONY: help deps build image lab lab-down test test-kernel bench lint fuzz
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: deps-kernel deps-lint deps-fuzz ## install the Debian packages the other targets need, if any is missing
+
+build: deps-build ## build netloom and netloom-cni (release)
+	$(call step,building netloom and netloom-cni: the first time takes a few minutes)
+	@$(cargo) build --release --locked $(quiet) -p netloom-cli -p netloom-cni
+
+image: deps-lab ## build the root filesystem of the nodes
+	$(call step,node image in $(NETLOOM_IMAGE))
+	@image/build
+
+lab: deps-lab ## build what is missing and start a cluster on this machine
+	@$(MAKE) -j2 build image
+	$(call step,starting the lab)
+	@$(target)/release/netloom lab up
+
+lab-down: ## stop the lab and remove it
+	@$(target)/release/netloom lab down
+
+test: deps-lab deps-lint image ## run every test that needs no other kernel
+	$(call step,building the tests)
+	@$(cargo) build --locked $(quiet) --workspace --bins
+	@$(cargo) test --locked $(quiet) --workspace --no-run
+	$(call step,running the tests)
+	@status=0; \
+	CARGO_TERM_COLOR=never $(cargo) test --locked --workspace --no-fail-fast 2>&1 | tee $(target)/test.log || status=$$?; \
+	tests/summary $(target)/test.log || status=1; \
+	exit $$status
+
+test-kernel: deps-kernel image ## run the packet tests in a VM, on the kernel datapath
+	$(call step,building the packet tests)
+	@$(cargo) build --locked $(quiet) --workspace --bins
+	@$(cargo) test --locked $(quiet) $(kernel_tests) --no-run
+	$(call step,running them in a VM with the kernel of Debian)
+	@executables=$$(tests/kernel/executables $(kernel_tests)); \
+	tests/kernel/run tests/kernel/smoke $$executables -- $(KERNEL_ARGS)
+	@grep -q '^test result: ok\. [1-9][0-9]* passed; 0 failed; 0 ignored' $(NETLOOM_CACHE)/vm-logs/output.log || \
+	    { echo "test-kernel: no test ran, or one was ignored" >&2; exit 1; }
+
+bench: deps-lab image ## measure
+	$(call step,benchmarks)
+	@$(cargo) bench --locked -p netloom-bench
+
+lint: deps-lint ## formatting, clippy, licences and advisories
+	$(call step,rustfmt)
+	@$(cargo) fmt --all --check
+	$(call step,clippy)
+	@$(cargo) clippy --locked $(quiet) --workspace --all-targets -- -D warnings
+	$(call step,licences and advisories)
+	@deny/test.py 2>&1 | tail -n 1
+	@deny/check.py
+
+fuzz: deps-fuzz ## fuzz every parser of foreign bytes, FUZZ_SECONDS (20) each
+	$(call step,fuzzing: building takes two minutes the first time)
+	@fuzz/run
+
+# Installing costs nothing where nothing is missing.
+.PHONY: deps-build deps-lab deps-kernel deps-lint deps-fuzz
+deps-build deps-lab deps-kernel deps-lint deps-fuzz: deps-%:
+	@missing=$$(comm -23 <(printf '%s\n' $(packages_$*) | sort) \
+	    <(dpkg-query -W -f='$${db:Status-Status} $${Package}\n' $(packages_$*) 2>/dev/null | sed -n 's/^installed //p' | sort)); \
+	if [ -n "$$missing" ]; then \
+	    echo "==> installing" $$missing; \
+	    [ "$$(id -u)" = 0 ] || { echo "make: run as root, or install them yourself" >&2; exit 1; }; \
+	    export DEBIAN_FRONTEND=noninteractive; \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+	@command -v cargo >/dev/null || { echo "make: cargo is missing: install Rust 1.88 or later with rustup (rustup.rs), with rustfmt and clippy" >&2; exit 1; }

@@ -1,0 +1,26 @@
+//! `make bench`: what things cost, as tables with ratios measured in one run. Nothing here asserts; `docs/benchmarks.md` keeps results.
+//!
+//! `netloom-bench` runs everything; `netloom-bench core` only what needs neither root nor OVN.
+
+mod burst;
+mod core;
+mod attach;
+mod report;
+
+use anyhow::{Result, bail};
+
+fn main() -> Result<()> {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let all = ["core", "burst", "attach"];
+    if let Some(unknown) = wanted.iter().find(|name| !all.contains(&name.as_str())) {
+        bail!("no benchmark named {unknown}; there are {}", all.join(", "));
+    }
+    for name in all.iter().filter(|name| wanted.is_empty() || wanted.iter().any(|w| w == *name)) {
+        match *name {
+            "core" => core::run(),
+            "burst" => burst::run()?,
+            _ => attach::run()?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! What the controller decided for one logical port, read from its Southbound `Port_Binding` row: MAC, addresses,
+//! gateways, routes, and for whom. The southbound watch parses it; CNI and the management port apply it. An
+//! [`Assignment`] is complete: nothing else has to be asked to configure the interface.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+/// A hardware address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mac(pub [u8; 6]);
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl FromStr for Mac {
+    type Err = AssignmentError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bytes: Option<Vec<u8>> = text
+            .split(':')
+            .map(|part| (part.len() == 2).then(|| u8::from_str_radix(part, 16).ok()).flatten())
+            .collect();
+        bytes
+            .and_then(|bytes| <[u8; 6]>::try_from(bytes).ok())
+            .map(Mac)
+            .ok_or_else(|| AssignmentError::Malformed {
+                what: "MAC",
+                text: text.to_owned(),
+            })
+    }
+}
+
+/// Why a binding cannot be used. Both cases are the controller's mistakes, not the pod's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AssignmentError {
+    /// A value is there but unreadable.
+    #[error("{what} {text:?} in the port binding is malformed")]
+    Malformed {
+        /// Which value.
+        what: &'static str,
+        /// What it says.
+        text: String,
+    },
+    /// The binding has no MAC address.
+    #[error("the port binding has no MAC address: the logical port has no `addresses`")]
+    NoMac,
+}
+
+/// The network configuration of one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// UID of the pod the port was made for; absent on ports that are no pod's.
+    pub uid: Option<String>,
+    /// The interface's MAC address.
+    pub mac: Mac,
+    /// Its addresses, each with the prefix length of its subnet.
+    pub addresses: Vec<IpNet>,
+    /// The routers on those subnets.
+    pub gateways: Vec<IpAddr>,
+    /// Destinations to reach through the gateways, where that is not simply everything.
+    pub routes: Vec<IpNet>,
+}
+
+impl Assignment {
+    /// Reads `Port_Binding.mac` and `Port_Binding.external_ids`.
+    pub fn parse(mac: &[&str], ids: &BTreeMap<String, String>) -> Result<Self, AssignmentError> {
+        let mac = mac
+            .iter()
+            .filter_map(|entry| entry.split_whitespace().next())
+            .find(|first| *first != "unknown" && *first != "router")
+            .ok_or(AssignmentError::NoMac)?;
+        Ok(Self {
+            uid: ids.get("netloom.io/uid").cloned(),
+            mac: mac.parse()?,
+            addresses: list(ids, "netloom.io/addresses")?,
+            gateways: list(ids, "netloom.io/gateways")?,
+            routes: list(ids, "netloom.io/routes")?,
+        })
+    }
+
+    /// The gateway that serves the family of `destination`.
+    pub fn gateway_for(&self, destination: IpNet) -> Option<IpAddr> {
+        self.gateways
+            .iter()
+            .copied()
+            .find(|gateway| gateway.is_ipv4() == destination.addr().is_ipv4())
+    }
+
+    /// One default route per gateway: what a pod gets.
+    pub fn default_routes(&self) -> Vec<(IpNet, IpAddr)> {
+        self.gateways.iter().map(|gateway| (default_of(*gateway), *gateway)).collect()
+    }
+
+    /// The listed routes, each through the gateway of its family: what the management port gets.
+    pub fn listed_routes(&self) -> Vec<(IpNet, IpAddr)> {
+        self.routes
+            .iter()
+            .filter_map(|route| Some((*route, self.gateway_for(*route)?)))
+            .collect()
+    }
+}
+
+/// The default destination of an address family.
+pub fn default_of(gateway: IpAddr) -> IpNet {
+    match gateway {
+        IpAddr::V4(_) => IpNet::V4(ipnet::Ipv4Net::default()),
+        IpAddr::V6(_) => IpNet::V6(ipnet::Ipv6Net::default()),
+    }
+}
+
+fn list<T: FromStr>(ids: &BTreeMap<String, String>, key: &'static str) -> Result<Vec<T>, AssignmentError> {
+    let text = ids.get(key).map_or("", String::as_str);
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            part.parse().map_err(|_| AssignmentError::Malformed {
+                what: key,
+                text: part.to_owned(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn ids(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_dual_stack_binding_is_read_whole() {
+        let assignment = Assignment::parse(
+            &["0a:58:0a:f4:01:05 10.244.1.5 fd00:10:244:1::5"],
+            &ids(&[
+                ("netloom.io/uid", "u-1"),
+                ("netloom.io/addresses", "10.244.1.5/24,fd00:10:244:1::5/64"),
+                ("netloom.io/gateways", "10.244.1.1, fd00:10:244:1::1"),
+                ("netloom.io/routes", "10.244.0.0/16,fd00:10:244::/48"),
+            ]),
+        )
+        .unwrap();
+        assert_eq!(assignment.mac.to_string(), "0a:58:0a:f4:01:05");
+        assert_eq!(assignment.addresses.len(), 2);
+        assert_eq!(assignment.default_routes()[1].0.to_string(), "::/0");
+        assert_eq!(
+            assignment.listed_routes(),
+            vec![
+                ("10.244.0.0/16".parse().unwrap(), "10.244.1.1".parse().unwrap()),
+                ("fd00:10:244::/48".parse().unwrap(), "fd00:10:244:1::1".parse().unwrap()),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_route_without_a_gateway_of_its_family_is_left_out() {
+        let assignment = Assignment::parse(
+            &["0a:00:00:00:00:01"],
+            &ids(&[("netloom.io/gateways", "10.0.0.1"), ("netloom.io/routes", "fd00::/48")]),
+        )
+        .unwrap();
+        assert!(assignment.listed_routes().is_empty());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert_eq!(Assignment::parse(&["unknown"], &ids(&[])), Err(AssignmentError::NoMac));
+        assert_eq!(Assignment::parse(&[], &ids(&[])), Err(AssignmentError::NoMac));
+        let error = Assignment::parse(&["0a:00:00:00:00:01"], &ids(&[("netloom.io/addresses", "10.0.0.300/24")]));
+        assert!(error.unwrap_err().to_string().contains("10.0.0.300/24"));
+        assert!("0a:00:00:00:00".parse::<Mac>().is_err());
+        assert!("0a:00:00:00:00:0g".parse::<Mac>().is_err());
+    }
+}

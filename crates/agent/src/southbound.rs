@@ -1,0 +1,238 @@
+//! The Southbound database as far as it concerns this node: its chassis and the ports bound to it or requested for it,
+//! by a conditional monitor, so that a node's load does not grow with the cluster. CNI waits here for a pod's port.
+//! The condition needs the chassis' identity, which changes when ovn-controller registers anew; it follows that.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use netloom_ovsdb::{Client, Condition, Datum, Event, Events, Function, MonitorTable, Options, Remotes, Row, Tls};
+use tokio::sync::watch;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use crate::assignment::{Assignment, AssignmentError};
+use crate::switch::state::strings;
+
+/// A logical port of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The logical port's name.
+    pub logical_port: String,
+    /// What was assigned to it, or why that cannot be used.
+    pub assignment: Result<Assignment, AssignmentError>,
+}
+
+/// What the Southbound database says about this node.
+#[derive(Clone, Debug, Default)]
+pub struct SouthboundState {
+    /// Whether the rest is current.
+    pub connected: bool,
+    /// Why not, for messages.
+    pub disconnected_because: String,
+    /// This node's chassis.
+    pub chassis: Option<Uuid>,
+    bindings: HashMap<Uuid, Arc<Binding>>,
+    by_port: BTreeMap<String, Uuid>,
+}
+
+impl SouthboundState {
+    /// The binding of a logical port.
+    pub fn binding(&self, logical_port: &str) -> Option<&Arc<Binding>> {
+        self.bindings.get(self.by_port.get(logical_port)?)
+    }
+
+    fn clear(&mut self) {
+        self.chassis = None;
+        self.bindings.clear();
+        self.by_port.clear();
+    }
+
+    fn put(&mut self, table: &str, uuid: Uuid, row: Option<&Row>) {
+        match (table, row) {
+            ("Chassis", Some(_)) => self.chassis = Some(uuid),
+            // A chassis that is replaced may be deleted after the new one was inserted.
+            ("Chassis", None) if self.chassis == Some(uuid) => self.chassis = None,
+            ("Port_Binding", Some(row)) => {
+                let binding = binding_of(row);
+                self.by_port.insert(binding.logical_port.clone(), uuid);
+                self.bindings.insert(uuid, Arc::new(binding));
+            }
+            ("Port_Binding", None) => {
+                if let Some(binding) = self.bindings.remove(&uuid)
+                    && self.by_port.get(&binding.logical_port) == Some(&uuid)
+                {
+                    self.by_port.remove(&binding.logical_port);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn binding_of(row: &Row) -> Binding {
+    let mac: Vec<&str> = row.get("mac").map(|mac| mac.strings().collect()).unwrap_or_default();
+    Binding {
+        logical_port: row.get("logical_port").and_then(Datum::as_str).unwrap_or_default().to_owned(),
+        assignment: Assignment::parse(&mac, &strings(row, "external_ids")),
+    }
+}
+
+/// The watch on the Southbound database.
+#[derive(Debug)]
+pub struct Southbound {
+    client: Client,
+    state: watch::Sender<SouthboundState>,
+}
+
+impl Southbound {
+    /// Connects; the future follows the database and ends only if the client does.
+    pub fn start(node: &str, remotes: Remotes, tls: Option<Tls>) -> (Arc<Self>, impl Future<Output = anyhow::Error>) {
+        let columns = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+        let mut options = Options::new(remotes, "OVN_Southbound");
+        options.tls = tls;
+        options.monitor = vec![
+            MonitorTable {
+                table: "Chassis".to_owned(),
+                columns: columns(&["name"]),
+                condition: vec![Condition::equal("name", node)],
+            },
+            MonitorTable {
+                table: "Port_Binding".to_owned(),
+                columns: columns(&["logical_port", "mac", "external_ids"]),
+                condition: vec![Condition::Constant(false)],
+            },
+        ];
+        let (client, events) = Client::start(options);
+        let southbound = Arc::new(Self {
+            client,
+            state: watch::Sender::default(),
+        });
+        (southbound.clone(), follow(southbound, events))
+    }
+
+    /// Looks at the replica. Be brief: writers wait.
+    pub fn read<T>(&self, look: impl FnOnce(&SouthboundState) -> T) -> T {
+        look(&self.state.borrow())
+    }
+
+    /// Waits until `find` finds something; looks again after every change and at no other time.
+    pub async fn until<T>(&self, find: impl Fn(&SouthboundState) -> Option<T>) -> T {
+        let mut changes = self.state.subscribe();
+        loop {
+            if let Some(found) = find(&changes.borrow_and_update()) {
+                return found;
+            }
+            if changes.changed().await.is_err() {
+                // The sender lives in `self`: it cannot be gone while we are here.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Notifies of every change.
+    pub fn changes(&self) -> watch::Receiver<SouthboundState> {
+        self.state.subscribe()
+    }
+
+    /// Shows the ports of this chassis, and only those.
+    fn narrow_to(self: &Arc<Self>, chassis: Uuid) {
+        let southbound = self.clone();
+        let of = |column: &str| Condition::new(column, Function::Equal, chassis);
+        let condition = vec![of("requested_chassis"), of("chassis")];
+        info!(%chassis, "watching the ports of this chassis");
+        // Not awaited here: it returns when the replica shows the rows, which is our own doing.
+        tokio::spawn(async move {
+            if let Err(error) = southbound.client.set_condition("Port_Binding", condition).await {
+                warn!(%error, "cannot watch the ports of this chassis");
+            }
+        });
+    }
+}
+
+async fn follow(southbound: Arc<Southbound>, mut events: Events) -> anyhow::Error {
+    let mut watched = None;
+    while let Some(event) = events.recv().await {
+        match event {
+            Event::Connected { remote, resumed } => {
+                info!(%remote, resumed, "connected to the southbound database");
+                if resumed {
+                    southbound.state.send_modify(|state| state.connected = true);
+                }
+            }
+            Event::Snapshot(replica) => southbound.state.send_modify(|state| {
+                state.clear();
+                state.connected = true;
+                for (table, rows) in replica.tables() {
+                    rows.iter().for_each(|(uuid, row)| state.put(table, *uuid, Some(row)));
+                }
+            }),
+            Event::Update(changes) => southbound.state.send_modify(|state| {
+                for change in &changes {
+                    state.put(&change.table, change.uuid, change.new.as_deref());
+                }
+            }),
+            Event::Unreachable { remote, reason } => {
+                warn!(%remote, %reason, "cannot connect to the southbound database");
+                southbound
+                    .state
+                    .send_modify(|state| state.disconnected_because = reason.to_string());
+            }
+            Event::Disconnected(reason) => {
+                warn!(%reason, "lost the connection to the southbound database");
+                southbound.state.send_modify(|state| {
+                    state.connected = false;
+                    state.disconnected_because = reason.to_string();
+                });
+            }
+            _ => {}
+        }
+        let chassis = southbound.read(|state| state.chassis);
+        if let Some(chassis) = chassis.filter(|chassis| watched != Some(*chassis)) {
+            watched = Some(chassis);
+            southbound.narrow_to(chassis);
+        }
+    }
+    anyhow::anyhow!("the client of the southbound database ended")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn row(port: &str, uid: &str) -> Row {
+        Row::from([
+            ("logical_port".to_owned(), Datum::string(port)),
+            ("mac".to_owned(), Datum::string("0a:00:00:00:00:01 10.0.0.1")),
+            ("external_ids".to_owned(), Datum::map([("netloom.io/uid", uid)])),
+        ])
+    }
+
+    fn uid(state: &SouthboundState) -> Option<String> {
+        state
+            .binding("a:b")
+            .and_then(|binding| binding.assignment.as_ref().unwrap().uid.clone())
+    }
+
+    #[test]
+    fn a_recreated_port_survives_the_late_deletion_of_the_old_one() {
+        let mut state = SouthboundState::default();
+        let (old, new) = (Uuid::new_v4(), Uuid::new_v4());
+        state.put("Port_Binding", old, Some(&row("a:b", "u1")));
+        state.put("Port_Binding", new, Some(&row("a:b", "u2")));
+        state.put("Port_Binding", old, None);
+        assert_eq!(uid(&state).as_deref(), Some("u2"));
+        state.put("Port_Binding", new, None);
+        assert_eq!(uid(&state), None);
+    }
+
+    #[test]
+    fn a_replaced_chassis_is_followed() {
+        let mut state = SouthboundState::default();
+        let (old, new) = (Uuid::new_v4(), Uuid::new_v4());
+        state.put("Chassis", old, Some(&Row::new()));
+        state.put("Chassis", new, Some(&Row::new()));
+        state.put("Chassis", old, None);
+        assert_eq!(state.chassis, Some(new));
+    }
+}

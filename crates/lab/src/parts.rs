@@ -1,0 +1,334 @@
+//! What runs on each kind of machine: plain lists of settings, steps and parts that a machine's init carries out.
+//!
+//! Everything here is data computed from the [`Record`]; [`crate::init`] gives it life. A reader who wants to know how a node boots reads
+//! this file from top to bottom.
+
+use crate::home::Record;
+use crate::root::{KUBECONFIG, LOGS, NETLOOM};
+use crate::spec::{Datapath, Machine, NORTHBOUND_PORT, SOUTHBOUND_PORT};
+use crate::underlay::UPLINK;
+
+/// How a machine comes up.
+#[derive(Debug, Default)]
+pub struct Boot {
+    /// Sysctls of the machine's own network namespace, without the `net/` prefix.
+    pub sysctls: &'static [(&'static str, &'static str)],
+    /// Commands run once, in order, before any part.
+    pub steps: Vec<Step>,
+    /// Long-running processes.
+    pub parts: Vec<Part>,
+}
+
+/// One command that must succeed.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// What it reads from standard input.
+    pub input: String,
+}
+
+/// One long-running process, restarted when it ends.
+#[derive(Debug, Clone, Default)]
+pub struct Part {
+    /// Its name; also that of its log file.
+    pub name: &'static str,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Set for programs that detach: they hand over to a daemon, named in this pid file, when it serves.
+    pub daemon_pid_file: Option<String>,
+    /// Parts that must be ready before it starts.
+    pub needs: Vec<&'static str>,
+    /// Parts that cannot work on when it ends and are restarted with it.
+    pub takes_down: Vec<&'static str>,
+    /// Commands run before every start.
+    pub before: Vec<Step>,
+    /// Commands run after every start; it is ready when they are done.
+    pub after: Vec<Step>,
+    /// Whether the API listener made in the host's network namespace is its standard input.
+    pub takes_listener: bool,
+}
+
+/// How `machine` comes up.
+pub fn boot(record: &Record, machine: Machine) -> Boot {
+    match machine {
+        Machine::Control => control(record),
+        Machine::Outside => outside(record),
+        Machine::Node(_) => node(record, machine),
+    }
+}
+
+fn control(record: &Record) -> Boot {
+    let address = Machine::Control.v4();
+    let northbound = format!("tcp:{address}:{NORTHBOUND_PORT}");
+    Boot {
+        sysctls: &[],
+        steps: vec![],
+        parts: vec![
+            database("northbound", "ovnnb_db", "ovn-nb", NORTHBOUND_PORT),
+            database("southbound", "ovnsb_db", "ovn-sb", SOUTHBOUND_PORT),
+            Part {
+                name: "northd",
+                command: words(format!(
+                    "ovn-northd --ovnnb-db=unix:/run/ovn/ovnnb_db.sock --ovnsb-db=unix:/run/ovn/ovnsb_db.sock --pidfile=/run/ovn/ovn-northd.pid {}",
+                    daemon("northd")
+                )),
+                daemon_pid_file: Some("/run/ovn/ovn-northd.pid".into()),
+                needs: vec!["northbound", "southbound"],
+                ..Part::default()
+            },
+            Part {
+                name: "apiserver",
+                command: words(format!("{NETLOOM} lab apiserver --ip-family {}", record.spec.ip_family)),
+                takes_listener: true,
+                ..Part::default()
+            },
+            Part {
+                name: "controller",
+                command: words(format!("{NETLOOM} controller --northbound {northbound} --kubeconfig {KUBECONFIG}")),
+                needs: vec!["northbound", "apiserver"],
+                ..Part::default()
+            },
+        ],
+    }
+}
+
+fn database(name: &'static str, file: &str, schema: &str, port: u16) -> Part {
+    let address = Machine::Control.v4();
+    Part {
+        name,
+        before: vec![create_database(
+            &format!("/var/lib/ovn/{file}.db"),
+            &format!("/usr/share/ovn/{schema}.ovsschema"),
+        )],
+        command: words(format!(
+            "ovsdb-server /var/lib/ovn/{file}.db --remote=punix:/run/ovn/{file}.sock --remote=ptcp:{port}:{address} \
+             --pidfile=/run/ovn/{file}.pid --unixctl=/run/ovn/{file}.ctl {}",
+            daemon(name)
+        )),
+        daemon_pid_file: Some(format!("/run/ovn/{file}.pid")),
+        ..Part::default()
+    }
+}
+
+/// Addresses that exist only behind `outside`, as the rest of the world would.
+pub const WORLD: [&str; 2] = ["203.0.113.1/32", "2001:db8::1/128"];
+
+fn outside(record: &Record) -> Boot {
+    let mut batch = assign(record, Machine::Outside, UPLINK);
+    for address in WORLD {
+        batch.push_str(&format!("address replace {address} dev lo\n"));
+    }
+    Boot {
+        sysctls: FORWARDING,
+        steps: vec![ip(batch)],
+        parts: vec![Part {
+            name: "echo",
+            command: words(format!(
+                "{NETLOOM} lab container --name outside --port 80/TCP --port 8080/TCP --port 7/TCP --port 7/UDP --port 53/UDP"
+            )),
+            ..Part::default()
+        }],
+    }
+}
+
+fn node(record: &Record, machine: Machine) -> Boot {
+    let userspace = record.spec.datapath == Datapath::Userspace;
+    let name = machine.name();
+    let southbound = format!("tcp:{}:{SOUTHBOUND_PORT}", Machine::Control.v4());
+    let mut steps = vec![];
+    if userspace {
+        // The userspace datapath copies packets off the uplink; the kernel must not answer them as well.
+        steps.push(step(
+            "nft -f -",
+            format!(
+                "table netdev netloom-lab {{ chain uplink {{ type filter hook ingress device \"{UPLINK}\" priority 0; policy drop; }}\n}}\n"
+            ),
+        ));
+    }
+    let addresses = record
+        .spec
+        .ip_family
+        .pick(format!("--address {}", machine.v4()), format!("--address {}", machine.v6()))
+        .join(" ");
+    let mut addressed = assign(record, machine, "br-ex");
+    addressed.push_str(&format!("route replace default via {}\n", Machine::Outside.v4()));
+    if record.spec.ip_family.has_v6() {
+        addressed.push_str(&format!("route replace default via {}\n", Machine::Outside.v6()));
+    }
+    Boot {
+        sysctls: FORWARDING,
+        steps,
+        parts: vec![
+            Part {
+                name: "ovsdb",
+                before: vec![create_database(
+                    "/etc/openvswitch/conf.db",
+                    "/usr/share/openvswitch/vswitch.ovsschema",
+                )],
+                command: words(format!(
+                    "ovsdb-server /etc/openvswitch/conf.db --remote=punix:/run/openvswitch/db.sock \
+                     --remote=db:Open_vSwitch,Open_vSwitch,manager_options --pidfile=/run/openvswitch/ovsdb-server.pid {}",
+                    daemon("ovsdb")
+                )),
+                after: vec![configure_switch(machine, userspace, &southbound)],
+                daemon_pid_file: Some("/run/openvswitch/ovsdb-server.pid".into()),
+                ..Part::default()
+            },
+            Part {
+                name: "vswitchd",
+                command: words(format!(
+                    "ovs-vswitchd unix:/run/openvswitch/db.sock --pidfile=/run/openvswitch/ovs-vswitchd.pid {} {}",
+                    if userspace { "--disable-system" } else { "" },
+                    daemon("vswitchd")
+                )),
+                // A new vswitchd may make br-ex anew, without addresses.
+                after: vec![ip(addressed)],
+                daemon_pid_file: Some("/run/openvswitch/ovs-vswitchd.pid".into()),
+                needs: vec!["ovsdb"],
+                // Alone, ovn-controller would notice after a back-off of up to 8 s.
+                takes_down: vec!["ovn-controller"],
+                ..Part::default()
+            },
+            Part {
+                name: "ovn-controller",
+                command: words(format!(
+                    "ovn-controller unix:/run/openvswitch/db.sock --pidfile=/run/ovn/ovn-controller.pid {}",
+                    daemon("ovn-controller")
+                )),
+                daemon_pid_file: Some("/run/ovn/ovn-controller.pid".into()),
+                needs: vec!["vswitchd"],
+                ..Part::default()
+            },
+            Part {
+                name: "agent",
+                command: words(format!(
+                    "{NETLOOM} agent --node {name} --southbound {southbound} --kubeconfig {KUBECONFIG}"
+                )),
+                needs: vec!["vswitchd"],
+                ..Part::default()
+            },
+            Part {
+                name: "kubelet",
+                command: words(format!("{NETLOOM} lab kubelet --node {name} {addresses} --kubeconfig {KUBECONFIG}")),
+                // Its way to the API server is br-ex.
+                needs: vec!["vswitchd"],
+                ..Part::default()
+            },
+        ],
+    }
+}
+
+/// Everything Open vSwitch and OVN must know about the node, in one transaction before vswitchd starts.
+fn configure_switch(machine: Machine, userspace: bool, southbound: &str) -> Step {
+    let name = machine.name();
+    let mac = machine.mac().map(|byte| format!("{byte:02x}")).join(":");
+    let kind = if userspace { "netdev" } else { "system" };
+    step(
+        &format!(
+            "ovs-vsctl --no-wait set Open_vSwitch . external_ids:system-id={name} external_ids:hostname={name} \
+             external_ids:ovn-remote={southbound} external_ids:ovn-encap-type=geneve external_ids:ovn-encap-ip={} \
+             external_ids:ovn-bridge=br-int external_ids:ovn-bridge-datapath-type={kind} external_ids:ovn-bridge-mappings=external:br-ex \
+             external_ids:ovn-remote-probe-interval=10000 external_ids:ovn-monitor-all=false other_config:userspace-tso-enable={userspace} \
+             -- --may-exist add-br br-ex -- set Bridge br-ex datapath_type={kind} other_config:hwaddr=\"{mac}\" other_config:disable-in-band=true \
+             -- --may-exist add-port br-ex {UPLINK} \
+             -- --may-exist add-br br-int -- set Bridge br-int datapath_type={kind} fail_mode=secure other_config:disable-in-band=true",
+            machine.v4()
+        ),
+        String::new(),
+    )
+}
+
+/// Nodes and the outside are routers.
+const FORWARDING: &[(&str, &str)] = &[
+    ("ipv4/ip_forward", "1"),
+    ("ipv6/conf/all/forwarding", "1"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+];
+
+fn create_database(file: &str, schema: &str) -> Step {
+    step(
+        "sh -e -s",
+        format!(
+            "[ -s {file} ] || ovsdb-tool create {file} {schema}\nrm -f {}/.{}.db.~lock~\n",
+            parent(file),
+            stem(file)
+        ),
+    )
+}
+
+fn parent(file: &str) -> &str {
+    file.rsplit_once('/').map_or(".", |(directory, _)| directory)
+}
+
+fn stem(file: &str) -> &str {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    name.strip_suffix(".db").unwrap_or(name)
+}
+
+fn assign(record: &Record, machine: Machine, device: &str) -> String {
+    let mut batch = format!("link set {device} up\n");
+    for (address, prefix) in machine.addresses(record.spec.ip_family) {
+        batch.push_str(&format!("address replace {address}/{prefix} dev {device}\n"));
+    }
+    batch
+}
+
+/// Flags by which an OVS or OVN daemon detaches when it serves, and logs only to its part's file.
+fn daemon(part: &str) -> String {
+    format!("--detach --no-chdir --log-file={LOGS}/{part}.log -vconsole:off -vsyslog:off -vfile:info")
+}
+
+fn ip(batch: String) -> Step {
+    step("ip -batch -", batch)
+}
+
+fn step(command: &str, input: String) -> Step {
+    Step {
+        command: words(command),
+        input,
+    }
+}
+
+fn words(text: impl AsRef<str>) -> Vec<String> {
+    text.as_ref().split_whitespace().map(String::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::spec::Spec;
+
+    #[test]
+    fn every_need_is_a_part_of_the_same_machine() {
+        let mut spec = Spec::new("t").nodes(2);
+        spec.datapath = Datapath::Userspace;
+        let record = Record {
+            spec: spec.clone(),
+            api_port: 1,
+            token: "t".into(),
+        };
+        for machine in spec.machines() {
+            let boot = boot(&record, machine);
+            for part in &boot.parts {
+                for other in part.needs.iter().chain(&part.takes_down) {
+                    assert!(
+                        boot.parts.iter().any(|p| p.name == *other),
+                        "{} of {} names {other}",
+                        part.name,
+                        machine.name()
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tunnels_use_the_node_address() {
+        let step = configure_switch(Machine::Node(2), true, "tcp:172.30.0.1:6642");
+        assert!(step.command.contains(&"external_ids:ovn-encap-ip=172.30.0.12".to_string()));
+        assert!(step.command.contains(&"other_config:hwaddr=\"02:4e:4c:1e:00:0c\"".to_string()));
+    }
+}

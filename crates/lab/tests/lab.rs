@@ -1,0 +1,125 @@
+//! A real lab, its machines, its pods and their packets. Needs root, the node image and a built `netloom` (`cargo build -p netloom-cli`).
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::Path;
+
+use netloom_lab::{IpFamily, Lab, PartState, Signal, Spec};
+
+fn pod(name: &str, node: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  nodeName: {node}\n  terminationGracePeriodSeconds: 1\n  \
+         containers: [{{name: main, image: any, ports: [{{containerPort: 80}}, {{containerPort: 7, protocol: UDP}}]}}]\n---\n"
+    )
+}
+
+fn ready(lab: &Lab, pods: &[&str]) {
+    let pods = pods.iter().map(|pod| format!("pod/{pod}"));
+    let words: Vec<String> = ["wait", "--for=condition=Ready", "--timeout=30s"]
+        .map(String::from)
+        .into_iter()
+        .chain(pods)
+        .collect();
+    lab.kubectl(&words).unwrap();
+}
+
+fn address(lab: &Lab, pod: &str, index: usize) -> String {
+    lab.kubectl(&["get", "pod", pod, "-o", &format!("jsonpath={{.status.podIPs[{index}].ip}}")])
+        .unwrap()
+}
+
+#[test]
+fn a_lab_from_up_to_down() {
+    let lab = Lab::up(Spec::new("test-life").nodes(2)).unwrap();
+
+    // Every part of every machine serves, and OVN knows both nodes.
+    for machine in lab.status() {
+        assert!(machine.parts.iter().all(|part| part.state == PartState::Ready), "{machine:?}");
+    }
+    let chassis = lab
+        .control()
+        .run(&["ovn-sbctl", "--bare", "--columns=name", "list", "Chassis"])
+        .unwrap();
+    assert!(chassis.contains("node1") && chassis.contains("node2"), "{chassis}");
+
+    // Pods on different nodes reach each other, in both families, and see each other's own address.
+    lab.apply(&(pod("a", "node1") + &pod("b", "node2"))).unwrap();
+    ready(&lab, &["a", "b"]);
+    let (a4, b4, b6) = (address(&lab, "a", 0), address(&lab, "b", 0), address(&lab, "b", 1));
+    let answer = lab.pod("default", "a").run(&["curl", "-sm5", &b4]).unwrap();
+    assert!(
+        answer.contains("pod: b\n") && answer.contains(&format!("client: {a4}:")),
+        "{answer}"
+    );
+    let answer = lab.pod("default", "a").run(&["curl", "-sgm5", &format!("http://[{b6}]/")]).unwrap();
+    assert!(answer.contains("node: node2\n"), "{answer}");
+
+    // Output, exit code and input go through kubectl.
+    assert!(lab.kubectl(&["logs", "a"]).unwrap().contains("answers on 2 ports"));
+    assert_eq!(lab.kubectl(&["exec", "a", "--", "hostname"]).unwrap(), "a\n");
+    assert_eq!(
+        lab.control()
+            .try_run(&["kubectl", "exec", "a", "--", "sh", "-c", "exit 7"])
+            .unwrap()
+            .code,
+        7
+    );
+
+    // The kubelet may die: the pod does not notice, and the next kubelet knows it.
+    let before = lab
+        .kubectl(&["get", "pod", "a", "-o", "jsonpath={.status.containerStatuses[0].containerID}"])
+        .unwrap();
+    lab.kill_part("node1", "kubelet", Signal::SIGKILL).unwrap();
+    lab.apply(&pod("c", "node1")).unwrap();
+    ready(&lab, &["c"]);
+    let after = lab
+        .kubectl(&["get", "pod", "a", "-o", "jsonpath={.status.containerStatuses[0].containerID}"])
+        .unwrap();
+    assert_eq!(before, after);
+
+    // A power-cycle of everything finds the objects again.
+    lab.restart_all().unwrap();
+    ready(&lab, &["a", "b", "c"]);
+    let b4 = address(&lab, "b", 0);
+    lab.pod("default", "a")
+        .run(&["curl", "-sm5", "--retry", "3", "--retry-connrefused", &b4])
+        .unwrap();
+
+    // Deleting a pod leaves nothing of it on its node.
+    lab.kubectl(&["delete", "pod", "a", "c"]).unwrap();
+    assert_eq!(lab.node("node1").run(&["ls", "/run/netns"]).unwrap(), "");
+
+    lab.down().unwrap();
+    assert!(!Path::new("/var/lib/netloom/test-life").exists());
+    assert!(!Path::new("/run/netloom/test-life").exists());
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains("test-life"), "{mounts}");
+}
+
+#[test]
+fn two_labs_side_by_side_with_one_family_each() {
+    let v4 = Lab::up(Spec::new("test-v4").nodes(1).ip_family(IpFamily::Ipv4)).unwrap();
+    let v6 = Lab::up(Spec::new("test-v6").nodes(1).ip_family(IpFamily::Ipv6)).unwrap();
+    for lab in [&v4, &v6] {
+        lab.apply(&pod("a", "node1")).unwrap();
+        ready(lab, &["a"]);
+    }
+    assert!(address(&v4, "a", 0).contains('.'));
+    assert!(address(&v6, "a", 0).contains(':'));
+    // The outside sees the node's address, not the pod's.
+    let answer = v4.pod("default", "a").run(&["curl", "-sm5", "172.30.0.254"]).unwrap();
+    assert!(answer.contains("client: 172.30.0.11:"), "{answer}");
+    let answer = v6.pod("default", "a").run(&["curl", "-sgm5", "http://[fd30::fe]/"]).unwrap();
+    assert!(answer.contains("client: [fd30::b]:"), "{answer}");
+}
+
+#[test]
+fn a_wrong_request_is_refused_before_anything_starts() {
+    let refusal = Lab::up(Spec::new("Not A Name")).err().unwrap().to_string();
+    assert!(refusal.contains("lower-case letters"), "{refusal}");
+    let mut spec = Spec::new("test-image");
+    spec.image = "/nonexistent".into();
+    let refusal = Lab::up(spec).err().unwrap().to_string();
+    assert!(refusal.contains("run `make image` first"), "{refusal}");
+    assert!(!Path::new("/var/lib/netloom/test-image").exists());
+}

@@ -1,0 +1,112 @@
+//! The reachability matrix, with real packets: every pod, node and the host outside, both families, ICMP, TCP, UDP, 60 kB and a packet
+//! of full size. Runs on the userspace datapath here and on the kernel's in `make test-kernel`.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod world;
+
+use std::net::IpAddr;
+use std::thread;
+
+use netloom_lab::{Lab, Machine};
+use world::{Target, addresses, failures, host_pod, lab, pod, probes, wait_ready};
+
+const NODES: [&str; 3] = ["node1", "node2", "node3"];
+/// 1500 of the underlay less Geneve.
+const POD_MTU: u16 = 1442;
+
+#[test]
+fn everyone_reaches_everyone_and_nobody_pretends_to_be_another() {
+    let lab = lab("packets");
+    let mut manifest = String::new();
+    for node in NODES {
+        manifest += &pod(&format!("a-{node}"), node);
+        manifest += &pod(&format!("b-{node}"), node);
+        manifest += &host_pod(&format!("host-{node}"), node);
+    }
+    lab.apply(&manifest).unwrap();
+    wait_ready(&lab);
+
+    assert_eq!(matrix(&lab), Vec::<String>::new());
+    spoofed_sources_are_dropped(&lab);
+}
+
+/// Asks everything from everywhere, each place on its own thread.
+fn matrix(lab: &Lab) -> Vec<String> {
+    let pods = addresses(lab);
+    let target = |name: &str, address: IpAddr, seen_as: Option<IpAddr>| Target {
+        name: name.to_owned(),
+        address,
+        port: 8080,
+        udp: 9090,
+        seen_as,
+        mtu: POD_MTU,
+    };
+    let same_family = |of: &[IpAddr], like: IpAddr| of.iter().copied().find(|ip| ip.is_ipv4() == like.is_ipv4());
+
+    thread::scope(|scope| {
+        let mut asked = Vec::new();
+        for (source, own) in pods.iter().filter(|(name, _)| !name.starts_with("host-")) {
+            let node: usize = source.chars().last().unwrap().to_digit(10).unwrap() as usize;
+            let mut targets: Vec<Target> = Vec::new();
+            for (name, ips) in pods.iter().filter(|(name, _)| *name != source) {
+                targets.extend(ips.iter().map(|ip| target(name, *ip, same_family(own, *ip))));
+            }
+            for outside in [IpAddr::from(Machine::Outside.v4()), IpAddr::from(Machine::Outside.v6())] {
+                let gateway = if outside.is_ipv4() {
+                    IpAddr::from(Machine::Node(node).v4())
+                } else {
+                    IpAddr::from(Machine::Node(node).v6())
+                };
+                targets.push(Target {
+                    port: 80,
+                    udp: 7,
+                    ..target("outside", outside, Some(gateway))
+                });
+            }
+            asked.push((
+                source.clone(),
+                scope.spawn(move || lab.pod("default", source).run(&["bash", "-c", &probes(&targets)])),
+            ));
+        }
+        for node in NODES {
+            let targets: Vec<Target> = pods
+                .iter()
+                .filter(|(name, _)| !name.starts_with("host-"))
+                .flat_map(|(name, ips)| ips.iter().map(|ip| target(name, *ip, None)))
+                .collect();
+            asked.push((
+                node.to_owned(),
+                scope.spawn(move || lab.node(node).run(&["bash", "-c", &probes(&targets)])),
+            ));
+        }
+        assert_eq!(asked.len(), 9, "six pods and three nodes ask");
+        asked
+            .into_iter()
+            .flat_map(|(place, answer)| failures(&place, &answer.join().unwrap().unwrap()))
+            .collect()
+    })
+}
+
+/// A pod that takes another address or MAC, even on its own interface, is heard by nobody.
+fn spoofed_sources_are_dropped(lab: &Lab) {
+    let pods = addresses(lab);
+    let liar = lab.pod("default", "a-node1");
+    for victim in &pods["b-node1"] {
+        let target = pods["a-node2"].iter().find(|ip| ip.is_ipv4() == victim.is_ipv4()).unwrap();
+        let prefix = if victim.is_ipv4() { 32 } else { 128 };
+        let nodad = if victim.is_ipv4() { "" } else { "nodad" };
+        let script = format!(
+            "ip addr add {victim}/{prefix} dev eth0 {nodad} && ! ping -n -q -c2 -W1 -I {victim} {target} >/dev/null; code=$?; ip addr del {victim}/{prefix} dev eth0; exit $code"
+        );
+        liar.run(&["bash", "-c", &script])
+            .unwrap_or_else(|error| panic!("a packet with {victim}'s address passed: {error:#}"));
+    }
+    let target = pods["a-node2"][0];
+    let own = liar.run(&["bash", "-c", "ip -br link show eth0 | awk '{print $3}'"]).unwrap();
+    let script = format!(
+        "ping -n -q -c1 -W2 {target} >/dev/null || exit 9; ip link set eth0 address 0a:4e:66:66:66:66; ! ping -n -q -c2 -W1 {target} >/dev/null; code=$?; ip link set eth0 address {}; exit $code",
+        own.trim()
+    );
+    liar.run(&["bash", "-c", &script])
+        .unwrap_or_else(|error| panic!("a packet with a foreign MAC passed: {error:#}"));
+}
