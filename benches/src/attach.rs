@@ -21,7 +21,10 @@ pub fn run() -> Result<()> {
         lab.kubectl(&["wait", "pod", &name, "--for=condition=Ready", "--timeout=30s"])?;
     }
     let after = stages(&lab)?;
-    let mut report = Report::new(&format!("CNI ADD, mean of {PODS} pods one at a time"), &["stage", "time", "against OVN's own"]);
+    let mut report = Report::new(
+        &format!("CNI ADD, mean of {PODS} pods one at a time"),
+        &["stage", "time", "against OVN's own"],
+    );
     let labels = [
         ("wait_port", "wait for the controller and northd (runs beside the next stage)"),
         ("link", "veth, addresses, routes"),
@@ -31,8 +34,13 @@ pub fn run() -> Result<()> {
         ("total", "all"),
     ];
     for (stage, label) in labels {
-        let mean = |(sum, count): (f64, f64), (sum_before, count_before): (f64, f64)| Duration::from_secs_f64((sum - sum_before) / (count - count_before).max(1.0));
-        let took = mean(after.get(stage).copied().unwrap_or_default(), before.get(stage).copied().unwrap_or_default());
+        let mean = |(sum, count): (f64, f64), (sum_before, count_before): (f64, f64)| {
+            Duration::from_secs_f64((sum - sum_before) / (count - count_before).max(1.0))
+        };
+        let took = mean(
+            after.get(stage).copied().unwrap_or_default(),
+            before.get(stage).copied().unwrap_or_default(),
+        );
         report.row(&[label.to_owned(), time(took), ratio(took, bare)]);
     }
     report.row(&["OVN alone: new port to ovn-installed".to_owned(), time(bare), "1.00×".to_owned()]);
@@ -46,10 +54,28 @@ fn bare_port(lab: &Lab) -> Result<Duration> {
     let mut total = Duration::ZERO;
     for number in 0..PODS {
         let port = format!("bare{number}");
-        lab.node("node1").run(&["ovs-vsctl", "add-port", "br-int", &port, "--", "set", "interface", &port, "type=internal", &format!("external_ids:iface-id={port}")])?;
+        lab.node("node1").run(&[
+            "ovs-vsctl",
+            "add-port",
+            "br-int",
+            &port,
+            "--",
+            "set",
+            "interface",
+            &port,
+            "type=internal",
+            &format!("external_ids:iface-id={port}"),
+        ])?;
         let started = std::time::Instant::now();
         lab.control().run(&["ovn-nbctl", "lsp-add", "bare", &port])?;
-        lab.node("node1").run(&["ovs-vsctl", "--timeout=10", "wait-until", "interface", &port, "external_ids:ovn-installed=true"])?;
+        lab.node("node1").run(&[
+            "ovs-vsctl",
+            "--timeout=10",
+            "wait-until",
+            "interface",
+            &port,
+            "external_ids:ovn-installed=true",
+        ])?;
         total += started.elapsed();
         lab.node("node1").run(&["ovs-vsctl", "del-port", &port])?;
     }
@@ -63,7 +89,9 @@ fn stages(lab: &Lab) -> Result<BTreeMap<String, (f64, f64)>> {
     let mut stages: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for line in text.lines() {
         let Some((name, value)) = line.rsplit_once(' ') else { continue };
-        let Some(stage) = name.split("stage=\"").nth(1).and_then(|rest| rest.split('"').next()) else { continue };
+        let Some(stage) = name.split("stage=\"").nth(1).and_then(|rest| rest.split('"').next()) else {
+            continue;
+        };
         let value: f64 = value.parse().with_context(|| format!("read {line}"))?;
         if name.starts_with("netloom_cni_add_seconds_sum") {
             stages.entry(stage.to_owned()).or_default().0 = value;

@@ -31,7 +31,10 @@ async fn measure(lab: &Lab) -> Result<()> {
     let mut northbound = Northbound::connect(lab).await?;
     nodes(&kubernetes).await?;
 
-    let mut report = Report::new("From API create to Northbound commit", &["pods", "all in", "pods/s", "p50", "p99", "controller memory"]);
+    let mut report = Report::new(
+        "From API create to Northbound commit",
+        &["pods", "all in", "pods/s", "p50", "p99", "controller memory"],
+    );
     let mut made = 0;
     for count in [1_000usize, 4_000, 5_000] {
         let started = Instant::now();
@@ -40,7 +43,14 @@ async fn measure(lab: &Lab) -> Result<()> {
         made += count;
         lags.sort();
         let memory = format!("{:.0} MiB at {made}", resident(controller(lab)?));
-        report.row(&[format!("burst of {count}"), time(took), format!("{:.0}", count as f64 / took.as_secs_f64()), time(percentile(&lags, 0.5)), time(percentile(&lags, 0.99)), memory]);
+        report.row(&[
+            format!("burst of {count}"),
+            time(took),
+            format!("{:.0}", count as f64 / took.as_secs_f64()),
+            time(percentile(&lags, 0.5)),
+            time(percentile(&lags, 0.99)),
+            memory,
+        ]);
     }
     let mut lags = Vec::new();
     for number in made..made + 200 {
@@ -48,10 +58,20 @@ async fn measure(lab: &Lab) -> Result<()> {
     }
     made += 200;
     lags.sort();
-    report.row(&["one at a time".to_owned(), "-".to_owned(), "-".to_owned(), time(percentile(&lags, 0.5)), time(percentile(&lags, 0.99)), format!("{:.0} MiB at {made}", resident(controller(lab)?))]);
+    report.row(&[
+        "one at a time".to_owned(),
+        "-".to_owned(),
+        "-".to_owned(),
+        time(percentile(&lags, 0.5)),
+        time(percentile(&lags, 0.99)),
+        format!("{:.0} MiB at {made}", resident(controller(lab)?)),
+    ]);
     report.print();
 
-    let mut report = Report::new("Restart of the controller with that in place", &["pods", "until the next pod is in", "rows written meanwhile", "memory after"]);
+    let mut report = Report::new(
+        "Restart of the controller with that in place",
+        &["pods", "until the next pod is in", "rows written meanwhile", "memory after"],
+    );
     for _ in 0..3 {
         northbound.drain();
         lab.kill_part("control", "controller", Signal::SIGKILL)?;
@@ -61,7 +81,12 @@ async fn measure(lab: &Lab) -> Result<()> {
         let took = started.elapsed();
         made += 1;
         // The pod itself is two changes: its port and its switch.
-        report.row(&[made.to_string(), time(took), (northbound.changes - before).saturating_sub(2).to_string(), format!("{:.0} MiB", resident(controller(lab)?))]);
+        report.row(&[
+            made.to_string(),
+            time(took),
+            (northbound.changes - before).saturating_sub(2).to_string(),
+            format!("{:.0} MiB", resident(controller(lab)?)),
+        ]);
     }
     report.print();
     Ok(())
@@ -81,8 +106,13 @@ async fn burst(kubernetes: &Kubernetes, northbound: &mut Northbound, numbers: st
                 "metadata": { "name": name },
                 "spec": { "nodeName": format!("fake{}", number % NODES), "containers": [{ "name": "main", "image": "any" }] },
             }))?;
-            noted.lock().map_err(|_| anyhow::anyhow!("a creator panicked"))?.insert(format!("default:{name}"), Instant::now());
-            api.create(&PostParams::default(), &pod).await.with_context(|| format!("create pod {name}"))?;
+            noted
+                .lock()
+                .map_err(|_| anyhow::anyhow!("a creator panicked"))?
+                .insert(format!("default:{name}"), Instant::now());
+            api.create(&PostParams::default(), &pod)
+                .await
+                .with_context(|| format!("create pod {name}"))?;
             anyhow::Ok(())
         }
     });
@@ -93,7 +123,10 @@ async fn burst(kubernetes: &Kubernetes, northbound: &mut Northbound, numbers: st
     let (created, seen) = tokio::join!(creating, northbound.see(count));
     created?;
     let started = started.lock().map_err(|_| anyhow::anyhow!("a creator panicked"))?;
-    Ok(seen?.into_iter().filter_map(|(name, at)| Some(at.duration_since(*started.get(&name)?))).collect())
+    Ok(seen?
+        .into_iter()
+        .filter_map(|(name, at)| Some(at.duration_since(*started.get(&name)?)))
+        .collect())
 }
 
 async fn nodes(kubernetes: &Kubernetes) -> Result<()> {
@@ -103,15 +136,27 @@ async fn nodes(kubernetes: &Kubernetes) -> Result<()> {
         let node = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
         api.create(&PostParams::default(), &node).await.context("create a node")?;
         let status = json!({ "status": { "addresses": [{ "type": "InternalIP", "address": format!("172.31.0.{}", number + 1) }] } });
-        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.context("give a node its address")?;
+        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
+            .await
+            .context("give a node its address")?;
     }
     Ok(())
 }
 
 fn controller(lab: &Lab) -> Result<u32> {
-    let control = lab.status().into_iter().find(|machine| machine.machine == "control").context("the lab has no control machine")?;
-    let part = control.parts.into_iter().find(|part| part.name == "controller").context("no controller runs")?;
-    part.pid.and_then(|pid| u32::try_from(pid).ok()).context("the controller has no process")
+    let control = lab
+        .status()
+        .into_iter()
+        .find(|machine| machine.machine == "control")
+        .context("the lab has no control machine")?;
+    let part = control
+        .parts
+        .into_iter()
+        .find(|part| part.name == "controller")
+        .context("no controller runs")?;
+    part.pid
+        .and_then(|pid| u32::try_from(pid).ok())
+        .context("the controller has no process")
 }
 
 /// The bench's own view of the database.
@@ -123,14 +168,33 @@ struct Northbound {
 
 impl Northbound {
     async fn connect(lab: &Lab) -> Result<Self> {
-        let control = lab.status().into_iter().find(|machine| machine.machine == "control").and_then(|machine| machine.pid);
-        let remote = format!("unix:/proc/{}/root/run/ovn/ovnnb_db.sock", control.context("the lab is not running")?);
+        let control = lab
+            .status()
+            .into_iter()
+            .find(|machine| machine.machine == "control")
+            .and_then(|machine| machine.pid);
+        let remote = format!(
+            "unix:/proc/{}/root/run/ovn/ovnnb_db.sock",
+            control.context("the lab is not running")?
+        );
         let mut options = Options::new(remote.parse()?, "OVN_Northbound");
-        let columns = |table: &str, columns: &[&str]| MonitorTable { table: table.to_owned(), columns: Some(columns.iter().map(|c| (*c).to_owned()).collect()), condition: vec![] };
-        options.monitor = vec![columns("Logical_Switch_Port", &["name", "addresses", "external_ids", "options"]), columns("Logical_Switch", &["ports", "external_ids"]), columns("Logical_Router", &["ports", "static_routes", "nat"])];
+        let columns = |table: &str, columns: &[&str]| MonitorTable {
+            table: table.to_owned(),
+            columns: Some(columns.iter().map(|c| (*c).to_owned()).collect()),
+            condition: vec![],
+        };
+        options.monitor = vec![
+            columns("Logical_Switch_Port", &["name", "addresses", "external_ids", "options"]),
+            columns("Logical_Switch", &["ports", "external_ids"]),
+            columns("Logical_Router", &["ports", "static_routes", "nat"]),
+        ];
         let (client, events) = Client::start(options);
         client.ready().await?;
-        let mut this = Self { _client: client, events, changes: 0 };
+        let mut this = Self {
+            _client: client,
+            events,
+            changes: 0,
+        };
         this.drain();
         Ok(this)
     }
@@ -143,11 +207,15 @@ impl Northbound {
     async fn see(&mut self, count: usize) -> Result<Vec<(String, Instant)>> {
         let mut seen = Vec::with_capacity(count);
         while seen.len() < count {
-            let event = tokio::time::timeout(Duration::from_secs(120), self.events.recv()).await.with_context(|| format!("{} of {count} ports after two minutes", seen.len()))?;
+            let event = tokio::time::timeout(Duration::from_secs(120), self.events.recv())
+                .await
+                .with_context(|| format!("{} of {count} ports after two minutes", seen.len()))?;
             match event {
                 Some(Event::Update(changes)) => {
                     self.changes += changes.len();
-                    let new = changes.iter().filter(|change| &*change.table == "Logical_Switch_Port" && change.old.is_none());
+                    let new = changes
+                        .iter()
+                        .filter(|change| &*change.table == "Logical_Switch_Port" && change.old.is_none());
                     seen.extend(new.filter_map(|change| Some((change.new.as_ref()?.get("name")?.as_str()?.to_owned(), Instant::now()))));
                 }
                 Some(_) => {}

@@ -15,8 +15,14 @@ const CHANGES: usize = 500;
 
 /// Measures and prints.
 pub fn run() {
-    let mut full = Report::new("Compile and compare a whole cluster", &["pods", "rows", "compile", "compare with empty", "compare with equal", "per pod"]);
-    let mut one = Report::new("One pod more, one pod less (mean of 500 each)", &["pods present", "add", "against 1,000", "remove", "operations"]);
+    let mut full = Report::new(
+        "Compile and compare a whole cluster",
+        &["pods", "rows", "compile", "compare with empty", "compare with equal", "per pod"],
+    );
+    let mut one = Report::new(
+        "One pod more, one pod less (mean of 500 each)",
+        &["pods present", "add", "against 1,000", "remove", "operations"],
+    );
     let mut base = None;
     for size in SIZES {
         let mut planner = cluster(size);
@@ -30,7 +36,14 @@ pub fn run() {
         let started = Instant::now();
         assert!(diff(&equal, planner.desired(), &Scope::All).is_empty());
         let from_equal = started.elapsed();
-        full.row(&[size.to_string(), operations.to_string(), time(compile), time(from_empty), time(from_equal), time((compile + from_empty) / size as u32)]);
+        full.row(&[
+            size.to_string(),
+            operations.to_string(),
+            time(compile),
+            time(from_empty),
+            time(from_equal),
+            time((compile + from_empty) / size as u32),
+        ]);
 
         let (add, operations) = change(&mut planner, &equal, |planner, name, pod| {
             planner.apply(Object::Pod(name, pod));
@@ -59,14 +72,27 @@ fn change(planner: &mut Planner, observed: &Northbound, mut apply: impl FnMut(&m
 fn cluster(pods: usize) -> Planner {
     let nodes = pods / PODS_PER_NODE;
     let mut planner = Planner::default();
-    let cidrs = ["10.0.0.0/8", "fd00:10::/40"].map(|cidr| ClusterCidrSpec { cidr: cidr.to_owned(), node_prefix: None });
-    let spec = ClusterNetworkSpec { cluster_cidrs: cidrs.into(), join_cidrs: vec![] };
+    let cidrs = ["10.0.0.0/8", "fd00:10::/40"].map(|cidr| ClusterCidrSpec {
+        cidr: cidr.to_owned(),
+        node_prefix: None,
+    });
+    let spec = ClusterNetworkSpec {
+        cluster_cidrs: cidrs.into(),
+        join_cidrs: vec![],
+    };
     planner.apply(Object::ClusterNetwork(ClusterNetwork { uid: String::new(), spec }));
     for number in 0..nodes {
         let ip = IpAddr::from([172, 16, (number / 250) as u8, (number % 250) as u8]);
         let report = format!(r#"{{"mac":"02:00:00:00:00:01","addresses":["{ip}/12"]}}"#);
         let annotations = [("netloom.io/gateway".to_owned(), report)].into();
-        planner.apply(Object::Node(format!("node{number}"), Node { uid: format!("node-{number}"), addresses: vec![ip], annotations }));
+        planner.apply(Object::Node(
+            format!("node{number}"),
+            Node {
+                uid: format!("node-{number}"),
+                addresses: vec![ip],
+                annotations,
+            },
+        ));
     }
     for number in 0..pods {
         planner.apply(Object::Pod(name(number), pod(number, number % nodes)));
@@ -75,9 +101,16 @@ fn cluster(pods: usize) -> Planner {
 }
 
 fn name(number: usize) -> PodName {
-    PodName { namespace: format!("namespace-{}", number % 50), name: format!("some-deployment-5d4f8c7b9d-{number:06}") }
+    PodName {
+        namespace: format!("namespace-{}", number % 50),
+        name: format!("some-deployment-5d4f8c7b9d-{number:06}"),
+    }
 }
 
 fn pod(number: usize, node: usize) -> Pod {
-    Pod { uid: format!("0f8fad5b-d9cb-469f-a165-{number:012}"), node: Some(format!("node{node}")), ..Pod::default() }
+    Pod {
+        uid: format!("0f8fad5b-d9cb-469f-a165-{number:012}"),
+        node: Some(format!("node{node}")),
+        ..Pod::default()
+    }
 }

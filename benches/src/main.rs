@@ -2,9 +2,9 @@
 //!
 //! `netloom-bench` runs everything; `netloom-bench core` only what needs neither root nor OVN.
 
+mod attach;
 mod burst;
 mod core;
-mod attach;
 mod report;
 
 use anyhow::{Result, bail};

@@ -227,18 +227,19 @@ impl Sync {
         }
         let started = Instant::now();
         self.pending.extend(self.planner.compile());
+        self.tell();
         let scope = std::mem::take(&mut self.pending);
-        if !scope.is_empty() {
-            let mut transaction = diff(&self.observed, self.planner.desired(), &scope);
-            self.metrics
-                .planned(started.elapsed(), self.planner.units(), self.planner.problems().len());
-            if !transaction.is_empty() {
-                transaction.0.insert(0, Operation::assert(LOCK));
-                self.metrics.committing(transaction.len() - 1);
-                let northbound = self.northbound.clone();
-                self.commit = Some((Instant::now(), Box::pin(async move { northbound.transact(transaction).await })));
-            }
-            self.tell();
+        if scope.is_empty() {
+            return;
+        }
+        let mut transaction = diff(&self.observed, self.planner.desired(), &scope);
+        self.metrics
+            .planned(started.elapsed(), self.planner.units(), self.planner.problems().len());
+        if !transaction.is_empty() {
+            transaction.0.insert(0, Operation::assert(LOCK));
+            self.metrics.committing(transaction.len() - 1);
+            let northbound = self.northbound.clone();
+            self.commit = Some((Instant::now(), Box::pin(async move { northbound.transact(transaction).await })));
         }
     }
 

@@ -12,5 +12,8 @@ fn rows_are_generated_from_the_schema_of_the_node_image() {
     let schema = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("read {}: {error}; run `make image` first", path.display()));
     let schema = Schema::parse(&schema).unwrap();
     let generated = netloom_ovsdb::generate::generate(&schema, &[]).unwrap();
-    assert!(generated == include_str!("../src/rows.rs"), "rows.rs is of another schema; generate it again, see docs/decisions/0004");
+    assert!(
+        generated == include_str!("../src/rows.rs"),
+        "rows.rs is of another schema; generate it again, see docs/decisions/0004"
+    );
 }

@@ -48,7 +48,11 @@ pub fn run(flags: Agent) -> Result<ExitCode> {
         tls: flags.tls.into(),
         ..netloom_agent::Options::new(flags.node, flags.southbound)
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("start the runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
     runtime.block_on(netloom_agent::run(options))?;
     Ok(ExitCode::SUCCESS)
 }

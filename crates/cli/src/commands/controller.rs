@@ -27,8 +27,17 @@ pub struct Controller {
 /// Runs the controller until it is asked to stop.
 pub fn run(flags: Controller) -> Result<ExitCode> {
     process::log();
-    let options = netloom_controller::Options { kubeconfig: flags.kubeconfig, northbound: flags.northbound, http: Some(flags.http), tls: flags.tls.into() };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("start the runtime")?;
+    let options = netloom_controller::Options {
+        kubeconfig: flags.kubeconfig,
+        northbound: flags.northbound,
+        http: Some(flags.http),
+        tls: flags.tls.into(),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
     runtime.block_on(async { netloom_controller::run(options, process::stop_on_signal()?).await })?;
     Ok(ExitCode::SUCCESS)
 }

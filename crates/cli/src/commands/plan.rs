@@ -9,7 +9,9 @@ use serde_json::Value;
 
 /// Flags of `netloom plan`.
 #[derive(clap::Args)]
-#[command(after_help = "Workloads stand for the pods they would create; pods without a node are spread over the nodes given, or over \"node1\".\n\nExample:\n  netloom plan -f examples/")]
+#[command(
+    after_help = "Workloads stand for the pods they would create; pods without a node are spread over the nodes given, or over \"node1\".\n\nExample:\n  netloom plan -f examples/"
+)]
 pub struct Plan {
     /// Manifests: files, or folders of .yaml, .yml and .json files; - is standard input
     #[arg(short = 'f', long = "filename", required = true, num_args = 1..)]
@@ -36,7 +38,11 @@ pub fn run(flags: Plan) -> Result<ExitCode> {
     for problem in planner.problems() {
         eprintln!("problem: {problem}");
     }
-    Ok(if planner.problems().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    Ok(if planner.problems().is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(2)
+    })
 }
 
 fn files(path: &Path) -> Result<Vec<PathBuf>> {
@@ -44,7 +50,10 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
         return Ok(vec![path.to_owned()]);
     }
     let entries = std::fs::read_dir(path).with_context(|| format!("read folder {}", path.display()))?;
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_manifest(path)).collect();
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| is_manifest(path))
+        .collect();
     files.sort();
     if files.is_empty() {
         bail!("{} has no .yaml, .yml or .json file", path.display());
@@ -53,11 +62,16 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn is_manifest(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| matches!(extension.to_str(), Some("yaml" | "yml" | "json")))
+    path.extension()
+        .is_some_and(|extension| matches!(extension.to_str(), Some("yaml" | "yml" | "json")))
 }
 
 fn read(path: &Path) -> Result<Vec<Object>> {
-    let text = if path == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
+    let text = if path == Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(path)
+    };
     let text = text.with_context(|| format!("read {}", path.display()))?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(|| format!("parse {}", path.display()))?;
     let mut objects = Vec::new();

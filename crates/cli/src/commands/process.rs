@@ -11,7 +11,11 @@ use tracing_subscriber::EnvFilter;
 /// Logs to standard error; `RUST_LOG` chooses what.
 pub fn log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
 }
 
 /// Cancelled when the process is asked to stop.
@@ -46,6 +50,10 @@ pub struct TlsFlags {
 
 impl From<TlsFlags> for Option<Tls> {
     fn from(flags: TlsFlags) -> Self {
-        Some(Tls { ca: flags.ca_certificate?, cert: flags.certificate?, key: flags.private_key? })
+        Some(Tls {
+            ca: flags.ca_certificate?,
+            cert: flags.certificate?,
+            key: flags.private_key?,
+        })
     }
 }

@@ -56,20 +56,59 @@ enum Output {
 
 /// Prints what was asked for.
 pub fn run(flags: Show) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
     let Seen { planner, observed, up } = runtime.block_on(look(&flags))?;
     let cluster = planner.cluster();
     let is_up = |port: &str| up.contains(port);
     match flags.what {
-        What::Nodes => print(flags.output, &view::nodes(cluster, is_up), &["NAME", "STATE", "ADDRESSES", "SUBNETS", "GATEWAY", "PORTS"], |node| {
-            vec![node.name.clone(), node.state.into(), list(&node.addresses), list(&node.subnets), list(&node.gateway), node.ports.to_string()]
-        }),
-        What::Networks => print(flags.output, &view::networks(cluster), &["NAME", "RANGES", "NODES", "PORTS", "TOPOLOGY"], |network| {
-            vec![network.name.clone(), list(&network.ranges), network.nodes.to_string(), network.ports.to_string(), network.topology.into()]
-        }),
-        What::Ports => print(flags.output, &view::ports(cluster, is_up), &["NAMESPACE", "POD", "NODE", "NETWORK", "ADDRESSES", "MAC", "STATE"], |port| {
-            vec![port.namespace.clone(), port.pod.clone(), port.node.clone(), port.network.into(), list(&port.addresses), port.mac.clone(), port.state.into()]
-        }),
+        What::Nodes => print(
+            flags.output,
+            &view::nodes(cluster, is_up),
+            &["NAME", "STATE", "ADDRESSES", "SUBNETS", "GATEWAY", "PORTS"],
+            |node| {
+                vec![
+                    node.name.clone(),
+                    node.state.into(),
+                    list(&node.addresses),
+                    list(&node.subnets),
+                    list(&node.gateway),
+                    node.ports.to_string(),
+                ]
+            },
+        ),
+        What::Networks => print(
+            flags.output,
+            &view::networks(cluster),
+            &["NAME", "RANGES", "NODES", "PORTS", "TOPOLOGY"],
+            |network| {
+                vec![
+                    network.name.clone(),
+                    list(&network.ranges),
+                    network.nodes.to_string(),
+                    network.ports.to_string(),
+                    network.topology.into(),
+                ]
+            },
+        ),
+        What::Ports => print(
+            flags.output,
+            &view::ports(cluster, is_up),
+            &["NAMESPACE", "POD", "NODE", "NETWORK", "ADDRESSES", "MAC", "STATE"],
+            |port| {
+                vec![
+                    port.namespace.clone(),
+                    port.pod.clone(),
+                    port.node.clone(),
+                    port.network.into(),
+                    list(&port.addresses),
+                    port.mac.clone(),
+                    port.state.into(),
+                ]
+            },
+        ),
         What::Problems => {
             let problems: Vec<_> = planner.problems().iter().collect();
             print(flags.output, &problems, &["OBJECT", "REASON", "WHAT TO DO"], |problem| {
@@ -77,7 +116,11 @@ pub fn run(flags: Show) -> Result<ExitCode> {
             })
         }
         What::Drift => {
-            let missing: Vec<String> = diff(&observed, planner.desired(), &Scope::All).to_string().lines().map(str::to_owned).collect();
+            let missing: Vec<String> = diff(&observed, planner.desired(), &Scope::All)
+                .to_string()
+                .lines()
+                .map(str::to_owned)
+                .collect();
             print(flags.output, &missing, &["MISSING OPERATION"], |operation| vec![operation.clone()])
         }
     }
@@ -90,12 +133,19 @@ async fn look(flags: &Show) -> Result<Seen> {
         _ => of_lab(&flags.lab)?,
     };
     let kubernetes = netloom_controller::kubernetes(Some(&kubeconfig)).await?;
-    let objects = netloom_controller::read_cluster(&kubernetes).await.context("read the cluster from the Kubernetes API")?;
+    let objects = netloom_controller::read_cluster(&kubernetes)
+        .await
+        .context("read the cluster from the Kubernetes API")?;
 
     let mut options = Options::new(northbound.parse().context("read the northbound remotes")?, "OVN_Northbound");
-    options.monitor = netloom_network::northbound::TABLES.iter().map(|(table, _)| MonitorTable::all(*table)).collect();
+    options.monitor = netloom_network::northbound::TABLES
+        .iter()
+        .map(|(table, _)| MonitorTable::all(*table))
+        .collect();
     let (client, _events) = Client::start(options);
-    tokio::time::timeout(Duration::from_secs(5), client.ready()).await.with_context(|| format!("no answer from the Northbound database at {northbound}"))??;
+    tokio::time::timeout(Duration::from_secs(5), client.ready())
+        .await
+        .with_context(|| format!("no answer from the Northbound database at {northbound}"))??;
 
     let mut observed = Northbound::default();
     let mut up = HashSet::new();
@@ -129,7 +179,11 @@ struct Seen {
 /// Kubeconfig and Northbound remote of a lab on this machine.
 fn of_lab(name: &str) -> Result<(PathBuf, String)> {
     let lab = Lab::open(name)?;
-    let control = lab.status().into_iter().find(|machine| machine.machine == "control").and_then(|machine| machine.pid);
+    let control = lab
+        .status()
+        .into_iter()
+        .find(|machine| machine.machine == "control")
+        .and_then(|machine| machine.pid);
     let pid = control.with_context(|| format!("lab {name} is not running: start it with `netloom lab up --name {name}`"))?;
     Ok((lab.home().kubeconfig(), format!("unix:/proc/{pid}/root/run/ovn/ovnnb_db.sock")))
 }
@@ -140,7 +194,10 @@ fn print<T: Serialize>(output: Output, items: &[T], header: &[&str], row: impl F
         Output::Table if items.is_empty() => println!("None."),
         Output::Table => {
             let mut table = Table::new();
-            table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header.iter().copied());
+            table
+                .load_style(presets::NOTHING)
+                .set_content_arrangement(ContentArrangement::Dynamic)
+                .set_header(header.iter().copied());
             for item in items {
                 table.add_row(row(item));
             }
@@ -153,5 +210,9 @@ fn print<T: Serialize>(output: Output, items: &[T], header: &[&str], row: impl F
 }
 
 fn list<T: ToString>(values: &[T]) -> String {
-    if values.is_empty() { "-".to_owned() } else { values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",") }
+    if values.is_empty() {
+        "-".to_owned()
+    } else {
+        values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
 }
