@@ -71,30 +71,36 @@ fn update(id: &RowId, current: &Row, wanted: &Row) -> Option<Operation> {
     (!row.is_empty()).then(|| Operation::update(id.table, id.uuid, row))
 }
 
+/// What one collection loses and gains.
+#[derive(Default)]
+struct Delta {
+    removed: Vec<Atom>,
+    added: Vec<Atom>,
+}
+
 /// Mutations of collections whose row exists before and after.
 fn mutates(observed: &Northbound, desired: &Northbound, members: &BTreeSet<Member>) -> Vec<Operation> {
-    let mut by_row: BTreeMap<RowId, BTreeMap<&'static str, (BTreeSet<Atom>, BTreeSet<Atom>)>> = BTreeMap::new();
+    let mut deltas: BTreeMap<RowId, BTreeMap<&'static str, Delta>> = BTreeMap::new();
     for member in members {
         if observed.row(&member.row).is_none() || desired.row(&member.row).is_none() {
             continue;
         }
-        let (removed, added) = by_row.entry(member.row).or_default().entry(member.column).or_default();
+        let delta = deltas.entry(member.row).or_default().entry(member.column).or_default();
         match (observed.has(member), desired.has(member)) {
-            (true, false) => removed.insert(member.value.clone()),
-            (false, true) => added.insert(member.value.clone()),
-            _ => false,
-        };
+            (true, false) => delta.removed.push(member.value.clone()),
+            (false, true) => delta.added.push(member.value.clone()),
+            _ => {}
+        }
     }
-    let operation = |(id, columns): (RowId, BTreeMap<&'static str, (BTreeSet<Atom>, BTreeSet<Atom>)>)| {
-        let mutations: Vec<Mutation> = columns
-            .into_iter()
-            .flat_map(|(column, (removed, added))| {
-                let delete = (!removed.is_empty()).then(|| Mutation::delete(column, Datum::set(removed)));
-                let insert = (!added.is_empty()).then(|| Mutation::insert(column, Datum::set(added)));
-                delete.into_iter().chain(insert)
-            })
-            .collect();
-        (!mutations.is_empty()).then(|| Operation::mutate(id.table, id.uuid, mutations))
+    let mutations = |(column, delta): (&'static str, Delta)| {
+        let delete = (!delta.removed.is_empty()).then(|| Mutation::delete(column, Datum::set(delta.removed)));
+        let insert = (!delta.added.is_empty()).then(|| Mutation::insert(column, Datum::set(delta.added)));
+        delete.into_iter().chain(insert)
     };
-    by_row.into_iter().filter_map(operation).collect()
+    deltas
+        .into_iter()
+        .map(|(id, columns)| (id, columns.into_iter().flat_map(mutations).collect::<Vec<_>>()))
+        .filter(|(_, mutations)| !mutations.is_empty())
+        .map(|(id, mutations)| Operation::mutate(id.table, id.uuid, mutations))
+        .collect()
 }
