@@ -71,7 +71,8 @@ test-kernel: deps-kernel image ## run the packet tests in a VM, on the kernel da
 
 bench: deps-lab image ## measure
 	$(call step,benchmarks)
-	@$(cargo) bench --locked -p netloom-bench
+	@$(cargo) build --release --locked $(quiet) -p netloom-cli -p netloom-cni -p netloom-bench
+	@$(target)/release/netloom-bench $(BENCH)
 
 lint: deps-lint ## formatting, clippy, licences and advisories
 	$(call step,rustfmt)
