@@ -14,7 +14,7 @@ use netloom_lab::{Lab, Signal, Spec};
 use netloom_ovsdb::client::{Client, Event, Events, MonitorTable, Options};
 use serde_json::json;
 
-use crate::report::{Report, percentile, resident, time};
+use crate::report::{Report, percentile, time};
 
 const NODES: usize = 40;
 const CREATORS: usize = 32;
@@ -42,7 +42,7 @@ async fn measure(lab: &Lab) -> Result<()> {
         let took = started.elapsed();
         made += count;
         lags.sort();
-        let memory = format!("{:.0} MiB at {made}", resident(controller(lab)?));
+        let memory = format!("{} at {made}", memory(lab)?);
         report.row(&[
             format!("burst of {count}"),
             time(took),
@@ -64,7 +64,7 @@ async fn measure(lab: &Lab) -> Result<()> {
         "-".to_owned(),
         time(percentile(&lags, 0.5)),
         time(percentile(&lags, 0.99)),
-        format!("{:.0} MiB at {made}", resident(controller(lab)?)),
+        format!("{} at {made}", memory(lab)?),
     ]);
     report.print();
 
@@ -85,7 +85,7 @@ async fn measure(lab: &Lab) -> Result<()> {
             made.to_string(),
             time(took),
             (northbound.changes - before).saturating_sub(2).to_string(),
-            format!("{:.0} MiB", resident(controller(lab)?)),
+            memory(lab)?,
         ]);
     }
     report.print();
@@ -143,7 +143,8 @@ async fn nodes(kubernetes: &Kubernetes) -> Result<()> {
     Ok(())
 }
 
-fn controller(lab: &Lab) -> Result<u32> {
+/// Resident memory of the controller.
+fn memory(lab: &Lab) -> Result<String> {
     let control = lab
         .status()
         .into_iter()
@@ -154,9 +155,12 @@ fn controller(lab: &Lab) -> Result<u32> {
         .into_iter()
         .find(|part| part.name == "controller")
         .context("no controller runs")?;
-    part.pid
-        .and_then(|pid| u32::try_from(pid).ok())
-        .context("the controller has no process")
+    let pid = part.pid.context("the controller has no process")?;
+    let status = lab.control().run(&["cat", &format!("/proc/{pid}/status")])?;
+    let kibibytes = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+    Ok(format!("{:.0} MiB", kibibytes.context("read the controller's memory")? / 1024.0))
 }
 
 /// The bench's own view of the database.

@@ -13,6 +13,8 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use netloom_lab::{Datapath, IpFamily, Machine, PartState, Progress, Spec, apiserver, echo, enter, init, kubelet, launch, logs, pods};
 
+use super::table;
+
 /// Flags of `netloom lab`.
 #[derive(clap::Args)]
 pub struct Lab {
@@ -270,11 +272,24 @@ fn up(spec: Spec) -> anyhow::Result<ExitCode> {
     } else {
         println!("lab {name} is running");
     }
-    println!("\n  export KUBECONFIG={}\n\nTry:", lab.home().kubeconfig().display());
-    println!("  kubectl get nodes -o wide");
-    println!("  kubectl create deployment web --image=web --port=80 --replicas=3");
-    println!("  netloom lab node{flag} node1 -- ovs-vsctl show");
+    println!("\n  export KUBECONFIG={}", lab.home().kubeconfig().display());
+    println!("  export PATH=$PATH:{}\n\nTry:", missing_from_path(&lab).join(":"));
+    println!("  kubectl create deployment web --image=nginx --port=80 --replicas=3");
+    println!("  kubectl get pods -o wide");
+    println!("  netloom show ports{flag}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Folders the commands above need: this binary's, and the image's for kubectl where the machine has none.
+fn missing_from_path(lab: &netloom_lab::Lab) -> Vec<String> {
+    let folder = |path: &std::path::Path| path.parent().map(|folder| folder.display().to_string());
+    let on_path =
+        |name: &str| std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).exists()));
+    let mut folders: Vec<String> = folder(&lab.spec().binary).into_iter().collect();
+    if !on_path("kubectl") {
+        folders.extend(folder(&lab.spec().image.join("usr/bin/kubectl")));
+    }
+    folders
 }
 
 fn down(name: &str) -> anyhow::Result<ExitCode> {
@@ -307,26 +322,31 @@ fn status(name: &str, output: &str) -> anyhow::Result<ExitCode> {
         println!("{}", serde_json::to_string_pretty(&status)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = comfy_table::Table::new();
-    table
-        .load_style(comfy_table::presets::NOTHING)
-        .set_header(["MACHINE", "PART", "STATE", "PID", "RESTARTS", "LAST END"]);
+    let mut rows = Vec::new();
     for machine in &status {
-        let pid = |pid: Option<i32>| pid.map_or("-".to_string(), |pid| pid.to_string());
+        let pid = |pid: Option<i32>| pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
         let state = if machine.pid.is_some() { "running" } else { "down" };
-        table.add_row([machine.machine.as_str(), "", state, &pid(machine.pid), "", ""]);
+        rows.push(vec![
+            machine.machine.clone(),
+            String::new(),
+            state.to_owned(),
+            pid(machine.pid),
+            String::new(),
+            String::new(),
+        ]);
         for part in &machine.parts {
-            table.add_row([
-                "",
-                &part.name,
-                &part.state.to_string(),
-                &pid(part.pid),
-                &part.restarts.to_string(),
-                part.reason.as_deref().unwrap_or(""),
+            let ended = part.reason.clone().unwrap_or_default();
+            rows.push(vec![
+                String::new(),
+                part.name.clone(),
+                part.state.to_string(),
+                pid(part.pid),
+                part.restarts.to_string(),
+                ended,
             ]);
         }
     }
-    println!("{table}");
+    table::print(&["MACHINE", "PART", "STATE", "PID", "RESTARTS", "LAST END"], rows);
     let healthy = status
         .iter()
         .all(|machine| machine.pid.is_some() && machine.parts.iter().all(|part| part.state == PartState::Ready));

@@ -6,3 +6,4 @@ pub mod lab;
 pub mod plan;
 mod process;
 pub mod show;
+mod table;

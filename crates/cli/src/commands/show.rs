@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use comfy_table::{ContentArrangement, Table, presets};
 use netloom_lab::Lab;
 use netloom_network::{Northbound, Planner, Scope, diff, view};
 use netloom_ovsdb::client::{Client, MonitorTable, Options};
 use serde::Serialize;
+
+use super::table;
 
 /// Flags of `netloom show`.
 #[derive(clap::Args)]
@@ -192,19 +193,7 @@ fn print<T: Serialize>(output: Output, items: &[T], header: &[&str], row: impl F
     match output {
         Output::Json => println!("{}", serde_json::to_string_pretty(items)?),
         Output::Table if items.is_empty() => println!("None."),
-        Output::Table => {
-            let mut table = Table::new();
-            table
-                .load_style(presets::NOTHING)
-                .set_content_arrangement(ContentArrangement::Dynamic)
-                .set_header(header.iter().copied());
-            for item in items {
-                table.add_row(row(item));
-            }
-            for line in table.lines() {
-                println!("{}", line.trim_end());
-            }
-        }
+        Output::Table => table::print(header, items.iter().map(row)),
     }
     Ok(ExitCode::SUCCESS)
 }

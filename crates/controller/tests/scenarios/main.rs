@@ -1,0 +1,11 @@
+//! The controller against a real Northbound `ovsdb-server` of the node image and a Kubernetes API on loopback: what is in one
+//! arrives in the other, whoever dies, changes rows by hand or makes a mistake on the way.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod hands;
+mod outages;
+mod pods;
+mod problems;
+mod refusals;
+mod takeover;
+mod world;

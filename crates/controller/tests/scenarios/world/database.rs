@@ -1,0 +1,256 @@
+//! The Northbound server, and a client that watches it: what is in it, and what changed since the test last looked.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use netloom_controller::monitored_tables;
+use netloom_network::key::KEY;
+use netloom_ovsdb::{Client, Condition, Datum, Event, Events, Mutation, Operation, Options, Replica, Row, RowChange, Transaction, Uuid};
+
+use super::within;
+
+pub const SWITCH: &str = "Logical_Switch";
+pub const PORT: &str = "Logical_Switch_Port";
+
+/// A row of the given columns.
+pub fn row<const N: usize>(columns: [(&str, Datum); N]) -> Row {
+    columns.into_iter().map(|(column, datum)| (column.to_owned(), datum)).collect()
+}
+
+/// A standalone Northbound server and its contents as events tell them.
+pub struct Database {
+    pub remote: String,
+    server: Server,
+    client: Client,
+    events: Events,
+    replica: Option<Replica>,
+    changes: Vec<RowChange>,
+}
+
+impl Database {
+    pub async fn start(directory: &Path) -> Self {
+        let server = Server::new(directory);
+        let remote = format!("unix:{}", server.socket());
+        let mut options = Options::new(remote.parse().unwrap(), "OVN_Northbound");
+        options.monitor = monitored_tables();
+        let (client, events) = Client::start(options);
+        within("the database", client.ready()).await.unwrap();
+        let mut database = Database {
+            remote,
+            server,
+            client,
+            events,
+            replica: None,
+            changes: Vec::new(),
+        };
+        database.until("the first copy", |_| Some(())).await;
+        database
+    }
+
+    /// Stops the server, gives it an empty database and starts it again.
+    pub async fn lose_everything(&mut self) {
+        self.server.kill();
+        self.server.create();
+        self.server.start();
+        while !matches!(self.next("the server to come back").await, Event::Snapshot(_)) {}
+    }
+
+    /// Stops the server for as long as `meanwhile` takes.
+    pub async fn stopped_during(&mut self, meanwhile: impl Future<Output = ()>) {
+        self.server.kill();
+        meanwhile.await;
+        self.server.start();
+        while !matches!(self.next("the server to come back").await, Event::Snapshot(_)) {}
+    }
+
+    /// Takes in what happened, up to the first moment at which `find` finds something.
+    pub async fn until<T>(&mut self, waiting_for: &str, find: impl Fn(&Replica) -> Option<T>) -> T {
+        loop {
+            if let Some(found) = self.replica.as_ref().and_then(&find) {
+                return found;
+            }
+            self.next(waiting_for).await;
+        }
+    }
+
+    /// The row of a name, now.
+    pub fn named(&self, table: &str, name: &str) -> Option<(Uuid, Row)> {
+        find_named(self.replica.as_ref()?, table, name)
+    }
+
+    /// Waits until a row of this name is there and passes.
+    pub async fn row(&mut self, table: &str, name: &str, passes: impl Fn(&Row) -> bool) -> (Uuid, Row) {
+        let found = |replica: &Replica| find_named(replica, table, name).filter(|(_, row)| passes(row));
+        self.until(&format!("{table} {name}"), found).await
+    }
+
+    /// Waits for a pod's port on a switch, and gives its addresses.
+    pub async fn port(&mut self, pod: &str) -> Vec<String> {
+        let name = format!("default:{pod}");
+        let attached = |replica: &Replica| {
+            let (uuid, port) = find_named(replica, PORT, &name)?;
+            replica.rows(SWITCH).find(|(_, switch)| holds(switch, uuid))?;
+            Some(port)
+        };
+        let port = self.until(&format!("the port of {pod}"), attached).await;
+        let addresses = port["addresses"].as_str().unwrap();
+        addresses.split(' ').skip(1).map(str::to_owned).collect()
+    }
+
+    /// Waits until a pod has no port.
+    pub async fn no_port(&mut self, pod: &str) {
+        let name = format!("default:{pod}");
+        let gone = |replica: &Replica| find_named(replica, PORT, &name).is_none().then_some(());
+        self.until(&format!("the port of {pod} to go"), gone).await;
+    }
+
+    /// Waits for a node's switch, and gives its subnets.
+    pub async fn subnets(&mut self, node: &str) -> String {
+        let (_, switch) = self.row(SWITCH, node, |row| row["external_ids"].get(KEY).is_some()).await;
+        switch["external_ids"].get("netloom.io/subnets").unwrap().to_owned()
+    }
+
+    /// What was done to rows of ours since the last call, as `verb table key`.
+    pub fn changes(&mut self) -> Vec<String> {
+        let told = self.changes.drain(..).filter_map(|change| {
+            let key = |row: &Row| Some(row.get("external_ids")?.get(KEY)?.to_owned());
+            let key = change.new.as_deref().or(change.old.as_deref()).and_then(key)?;
+            let verb = match (&change.old, &change.new) {
+                (None, _) => "insert",
+                (_, None) => "delete",
+                _ => "update",
+            };
+            Some(format!("{verb} {} {key}", change.table))
+        });
+        let mut told: Vec<String> = told.collect();
+        told.sort();
+        told
+    }
+
+    /// Changes the database by hand.
+    pub async fn by_hand(&self, operations: impl Into<Transaction>) {
+        within("a change by hand", self.client.transact(operations)).await.unwrap();
+    }
+
+    /// A switch that is not ours, with one port.
+    pub async fn foreign_switch(&self, name: &str, port: &str) {
+        let insert = Operation::insert_named(PORT, "port", row([("name", Datum::string(port))]));
+        let columns = row([("name", Datum::string(name)), ("ports", Datum::named_uuid("port"))]);
+        self.by_hand(vec![insert, Operation::insert_named(SWITCH, "switch", columns)]).await;
+    }
+
+    /// A port that is not ours, put into a switch.
+    pub async fn foreign_port(&self, switch: &str, port: &str) {
+        let insert = Operation::insert_named(PORT, "port", row([("name", Datum::string(port))]));
+        let mutate = Operation::Mutate {
+            table: SWITCH.to_owned(),
+            where_: vec![Condition::equal("name", Datum::string(switch))],
+            mutations: vec![Mutation::insert("ports", Datum::named_uuid("port"))],
+        };
+        self.by_hand(vec![insert, mutate]).await;
+    }
+
+    async fn next(&mut self, waiting_for: &str) -> Event {
+        let event = within(waiting_for, self.events.recv()).await.expect("the client has ended");
+        match &event {
+            Event::Snapshot(replica) => self.replica = Some(replica.clone()),
+            Event::Update(changes) => {
+                self.replica.as_mut().unwrap().apply(changes);
+                self.changes.extend(changes.iter().cloned());
+            }
+            _ => {}
+        }
+        event
+    }
+}
+
+fn find_named(replica: &Replica, table: &str, name: &str) -> Option<(Uuid, Row)> {
+    let is_it = |row: &Row| row.get("name").and_then(Datum::as_str) == Some(name);
+    let found = replica.rows(table).find(|(_, row)| is_it(row))?;
+    Some((*found.0, (**found.1).clone()))
+}
+
+/// Whether a switch has a port.
+pub fn holds(switch: &Row, port: Uuid) -> bool {
+    switch.get("ports").is_some_and(|ports| ports.uuids().any(|uuid| uuid == port))
+}
+
+/// The server process, killed when dropped.
+struct Server {
+    directory: PathBuf,
+    child: Option<Child>,
+}
+
+impl Server {
+    fn new(directory: &Path) -> Self {
+        let mut server = Server {
+            directory: directory.to_owned(),
+            child: None,
+        };
+        server.create();
+        server.start();
+        server
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.join(name).display().to_string()
+    }
+
+    fn socket(&self) -> String {
+        self.path("nb.sock")
+    }
+
+    /// Makes an empty database.
+    fn create(&self) {
+        let _ = std::fs::remove_file(self.path("nb.db"));
+        let schema = image().join("usr/share/ovn/ovn-nb.ovsschema");
+        let made = program("usr/bin/ovsdb-tool").args(["create", &self.path("nb.db")]).arg(schema).output();
+        let made = made.unwrap();
+        assert!(made.status.success(), "ovsdb-tool: {}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    fn start(&mut self) {
+        let child = program("usr/sbin/ovsdb-server")
+            .arg(format!("--remote=punix:{}", self.socket()))
+            .arg(format!("--unixctl={}", self.path("nb.control")))
+            .arg(format!("--log-file={}", self.path("nb.log")))
+            .args(["-vconsole:off", &self.path("nb.db")])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.child = Some(child.unwrap());
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn image() -> PathBuf {
+    let image = std::env::var_os("NETLOOM_IMAGE").unwrap_or_else(|| "/var/cache/netloom/image/rootfs".into());
+    let image = PathBuf::from(image);
+    assert!(
+        image.join("usr/sbin/ovsdb-server").exists(),
+        "no node image at {}: run `make image` first",
+        image.display()
+    );
+    image
+}
+
+/// A program of the image, run with the image's own loader and libraries: the host may be older or have none of it.
+fn program(path: &str) -> Command {
+    let image = image();
+    let libraries = format!("{0}/usr/lib/x86_64-linux-gnu:{0}/lib/x86_64-linux-gnu", image.display());
+    let mut command = Command::new(image.join("lib64/ld-linux-x86-64.so.2"));
+    command.arg("--library-path").arg(libraries).arg(image.join(path));
+    command
+}
