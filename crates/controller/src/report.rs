@@ -16,6 +16,7 @@ use netloom_network::{ObjectRef, Problem, annotations};
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tracing::{info, warn};
+use uuid::Uuid;
 
 use crate::objects::ClusterNetworkObject;
 
@@ -177,7 +178,7 @@ async fn event(client: &kube::Client, problem: &Problem) -> kube::Result<()> {
     let now = Time(Timestamp::now());
     let event = Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{}.", object.name)),
+            name: Some(event_name(problem)),
             namespace: Some(namespace.to_owned()),
             ..Default::default()
         },
@@ -205,8 +206,22 @@ async fn event(client: &kube::Client, problem: &Problem) -> kube::Result<()> {
         count: Some(1),
         ..Default::default()
     };
-    Api::<Event>::namespaced(client.clone(), namespace)
+    match Api::<Event>::namespaced(client.clone(), namespace)
         .create(&PostParams::default(), &event)
         .await
-        .map(drop)
+    {
+        // Told before, by this controller or the one before it.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+/// The same problem of the same object has the same name, so a restarted controller does not tell it twice.
+fn event_name(problem: &Problem) -> String {
+    let told = format!("{} {} {}", problem.object.uid, problem.reason, problem.message);
+    format!(
+        "{}.{}",
+        problem.object.name,
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, told.as_bytes()).simple()
+    )
 }
