@@ -2,6 +2,9 @@
 //! by a conditional monitor, so that a node's load does not grow with the cluster. CNI waits here for a pod's port.
 //! The condition needs the chassis' identity, which changes when ovn-controller registers anew; it follows that.
 
+#[cfg(test)]
+mod shared;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -98,7 +101,8 @@ impl Southbound {
             },
             MonitorTable {
                 table: "Port_Binding".to_owned(),
-                columns: columns(&["logical_port", "mac", "external_ids"]),
+                // The chassis columns are for the condition that follows.
+                columns: columns(&["logical_port", "mac", "external_ids", "requested_chassis", "chassis"]),
                 condition: vec![Condition::Constant(false)],
             },
         ];

@@ -40,4 +40,6 @@ pub use transaction::{ErrorKind, OperationError, OperationResult, Transaction};
 pub use uuid::Uuid;
 
 #[cfg(feature = "client")]
-pub use client::{Client, ClientError, ConnectError, Event, Events, MonitorTable, Options, Remote, Remotes, Status, Tls, TransactError};
+pub use client::{
+    Client, ClientError, ConnectError, Event, Events, MonitorTable, Options, Remote, Remotes, Status, Tls, TransactError, UnmonitoredColumn,
+};

@@ -103,6 +103,9 @@ pub enum ConnectError {
         /// The server's words.
         error: OperationError,
     },
+    /// The options have a condition on a column that is not monitored.
+    #[error(transparent)]
+    Condition(#[from] UnmonitoredColumn),
     /// The server cannot do what the options ask for.
     #[error("the server does not support {0}")]
     Unsupported(&'static str),
@@ -177,10 +180,23 @@ pub enum ClientError {
     /// The options do not monitor the table.
     #[error("table {0} is not monitored")]
     NotMonitored(String),
+    /// The condition is about a column that is not monitored.
+    #[error(transparent)]
+    Condition(#[from] UnmonitoredColumn),
     /// The server refused.
     #[error("refused by the server: {0}")]
     Refused(OperationError),
     /// The client has ended.
     #[error("the client has ended")]
     Ended,
+}
+
+/// A condition of a monitor is about a column that is not monitored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("condition on column {column} of table {table}, which is not monitored; add it to the monitored columns")]
+pub struct UnmonitoredColumn {
+    /// The table.
+    pub table: String,
+    /// The column.
+    pub column: String,
 }

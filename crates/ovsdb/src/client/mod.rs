@@ -46,7 +46,7 @@ use crate::replica::Replica;
 use crate::schema::Schema;
 use crate::transaction::{OperationResult, Transaction};
 
-pub use event::{ClientError, ConnectError, Event, Events, TransactError};
+pub use event::{ClientError, ConnectError, Event, Events, TransactError, UnmonitoredColumn};
 pub use options::{MonitorTable, Options, Tls};
 pub use remote::{InvalidRemote, Remote, Remotes};
 
@@ -103,7 +103,8 @@ impl Client {
     }
 
     /// Changes which rows of a monitored table are shown: those that satisfy any of the conditions, all if there are
-    /// none. Returns when the replica shows exactly those, even if that takes a reconnection.
+    /// none. Returns when the replica shows exactly those, even if that takes a reconnection. The conditions can be about
+    /// [monitored columns](MonitorTable::columns) only.
     pub async fn set_condition(&self, table: &str, condition: Vec<Condition>) -> Result<(), ClientError> {
         self.ask(|reply| Command::Condition {
             table: table.to_owned(),

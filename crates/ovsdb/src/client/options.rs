@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::condition::Condition;
 
-use super::Remotes;
+use super::{Remotes, UnmonitoredColumn};
 
 /// What to connect to and what to watch there.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Options {
 pub struct MonitorTable {
     /// The table.
     pub table: String,
-    /// The columns, all if `None`.
+    /// The columns, all if `None`. Conditions, now and later, can be about these and `_uuid` only.
     pub columns: Option<Vec<String>>,
     /// The rows: those that satisfy any of the conditions, all if there are none.
     pub condition: Vec<Condition>,
@@ -61,6 +61,25 @@ impl MonitorTable {
             columns: None,
             condition: Vec::new(),
         }
+    }
+
+    /// Checks that a condition is about monitored columns.
+    ///
+    /// `ovsdb-server` would take others, but it shares the tracked changes between clients that monitor the same columns.
+    /// A column that a condition adds later is missing in what it tracks already: it reads past the end, and misses rows or
+    /// crashes (seen with 3.5.0).
+    pub(super) fn check(&self, condition: &[Condition]) -> Result<(), UnmonitoredColumn> {
+        let Some(columns) = &self.columns else { return Ok(()) };
+        let unmonitored = condition.iter().find_map(|condition| match condition {
+            Condition::Column { column, .. } if column != "_uuid" && !columns.contains(column) => Some(column),
+            _ => None,
+        });
+        unmonitored.map_or(Ok(()), |column| {
+            Err(UnmonitoredColumn {
+                table: self.table.clone(),
+                column: column.clone(),
+            })
+        })
     }
 }
 

@@ -168,6 +168,7 @@ impl<'a> Session<'a> {
         if method == MonitorMethod::Plain && options.monitor.iter().any(|table| !table.condition.is_empty()) {
             return Err(ConnectError::Unsupported("conditional monitoring; OVS 2.6 or newer does"));
         }
+        options.monitor.iter().try_for_each(|table| table.check(&table.condition))?;
         let requests = monitor_requests(&schema, &options.monitor, method);
         let mut params = vec![json!(options.database), json!(ROWS), requests];
         if method == MonitorMethod::Since {

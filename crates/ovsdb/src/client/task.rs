@@ -173,6 +173,7 @@ impl Task {
         let mut tables = self.options.monitor.iter_mut();
         let monitored = tables.find(|monitored| monitored.table == table);
         let monitored = monitored.ok_or_else(|| ClientError::NotMonitored(table.to_owned()))?;
+        monitored.check(&condition)?;
         Ok(std::mem::replace(&mut monitored.condition, condition))
     }
 

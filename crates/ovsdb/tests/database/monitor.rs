@@ -1,6 +1,8 @@
 //! What is monitored: columns, rows by condition, and conditions that change.
 
-use netloom_ovsdb::{ClientError, Condition, Datum, Event, MonitorTable, Operation, Uuid};
+use netloom_ovsdb::{
+    Client, ClientError, Condition, ConnectError, Datum, Event, Function, MonitorTable, Operation, UnmonitoredColumn, Uuid,
+};
 
 use crate::support::{PORT, SWITCH, Standalone, connect, id, next, row, until, within};
 
@@ -56,7 +58,7 @@ async fn a_condition_selects_rows_and_can_change() {
     );
 
     // A condition that is refused leaves the one before.
-    let refused = within(client.set_condition(SWITCH, vec![Condition::equal("nope", "c")])).await;
+    let refused = within(client.set_condition(SWITCH, vec![Condition::new("name", Function::Less, "c")])).await;
     assert!(matches!(refused, Err(ClientError::Refused(_))), "{refused:?}");
     assert_eq!(shown(), sorted(&["a", "b", "c"]));
 
@@ -71,6 +73,50 @@ async fn a_condition_selects_rows_and_can_change() {
     database.server.start();
     within(change).await.unwrap().unwrap();
     assert_eq!(shown(), sorted(&["c"]));
+}
+
+/// A server that is asked for more misses rows or crashes, if another client monitors the same.
+#[tokio::test]
+async fn a_condition_is_about_monitored_columns() {
+    let database = Standalone::start();
+    let (writer, _events) = database.client().await;
+    let mut options = database.options();
+    options.monitor = vec![MonitorTable {
+        table: SWITCH.to_owned(),
+        columns: Some(vec!["name".to_owned()]),
+        condition: vec![Condition::Constant(false)],
+    }];
+    let unmonitored = UnmonitoredColumn {
+        table: SWITCH.to_owned(),
+        column: "external_ids".to_owned(),
+    };
+    let condition = || {
+        vec![
+            Condition::equal("name", "a"),
+            Condition::includes("external_ids", Datum::map([("k", "a")])),
+        ]
+    };
+
+    let (client, _events) = connect(options.clone()).await;
+    let refused = within(client.set_condition(SWITCH, condition())).await;
+    assert_eq!(refused, Err(ClientError::Condition(unmonitored.clone())));
+    within(client.set_condition(SWITCH, vec![Condition::uuid(id("a"))])).await.unwrap();
+    within(writer.transact(vec![named("a"), named("b")])).await.unwrap();
+    within(client.set_condition(SWITCH, vec![Condition::uuid(id("b"))])).await.unwrap();
+    let shown: Vec<Uuid> = client
+        .read(|replica| replica.rows(SWITCH).map(|(uuid, _)| *uuid).collect())
+        .unwrap();
+    assert_eq!(shown, [id("b")], "the identity is always known");
+
+    options.monitor[0].condition = condition();
+    let (_client, mut events) = Client::start(options);
+    match within(events.recv()).await {
+        Some(Event::Unreachable {
+            reason: ConnectError::Condition(error),
+            ..
+        }) => assert_eq!(error, unmonitored),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]
