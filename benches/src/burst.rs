@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::report::{Report, percentile, time};
 
-const NODES: usize = 40;
+const NODES: usize = 60;
 const CREATORS: usize = 32;
 
 /// Measures and prints.

@@ -6,19 +6,22 @@ use comfy_table::{CellAlignment, Table, presets};
 
 /// A table that prints itself when complete.
 pub struct Report {
+    title: String,
     table: Table,
 }
 
 impl Report {
     /// A table with a title and columns.
     pub fn new(title: &str, columns: &[&str]) -> Self {
-        println!("\n### {title}\n");
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN).set_header(columns.iter().copied());
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        Self { table }
+        Self {
+            title: title.to_owned(),
+            table,
+        }
     }
 
     /// Adds a row.
@@ -28,7 +31,7 @@ impl Report {
 
     /// Prints it.
     pub fn print(self) {
-        println!("{}", self.table);
+        println!("\n### {}\n\n{}", self.title, self.table);
     }
 }
 

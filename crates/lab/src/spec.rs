@@ -267,12 +267,10 @@ fn default_binary() -> PathBuf {
     if let Some(path) = std::env::var_os("NETLOOM_BIN") {
         return path.into();
     }
+    // Test programs run from `deps`, one folder below the binaries.
     let running = std::env::current_exe().unwrap_or_else(|_| "netloom".into());
-    if running.file_name().is_some_and(|name| name == "netloom") {
-        return running;
-    }
-    let target = running.parent().and_then(|deps| deps.parent()).map(|dir| dir.join("netloom"));
-    target.unwrap_or(running)
+    let beside = running.ancestors().skip(1).take(2).map(|folder| folder.join("netloom"));
+    beside.into_iter().find(|path| path.is_file()).unwrap_or(running)
 }
 
 #[cfg(test)]

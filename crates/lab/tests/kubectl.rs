@@ -3,7 +3,7 @@
 
 mod world;
 
-use world::{lab, wait_ready};
+use world::{ended, lab, wait_ready};
 
 const DEPLOYMENT: &str = "apiVersion: apps/v1
 kind: Deployment
@@ -74,6 +74,7 @@ fn the_usual_commands_do_what_people_expect() {
     kubectl(&["delete", "daemonset/everywhere", "deployment/web"]);
     kubectl(&["wait", "pod", "--all", "--for=delete", "--timeout=60s"]);
     wait_nothing_left(&lab);
+    assert_eq!(ended(&lab), Vec::<String>::new(), "parts crashed");
 }
 
 /// Deleting gives everything back: no pod's port is left in the Northbound database.

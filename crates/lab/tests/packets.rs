@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::thread;
 
 use netloom_lab::{Lab, Machine};
-use world::{Target, addresses, failures, host_pod, lab, pod, probes, wait_ready};
+use world::{Target, addresses, ended, failures, host_pod, lab, pod, probes, wait_ready};
 
 const NODES: [&str; 3] = ["node1", "node2", "node3"];
 /// 1500 of the underlay less Geneve.
@@ -28,6 +28,7 @@ fn everyone_reaches_everyone_and_nobody_pretends_to_be_another() {
 
     assert_eq!(matrix(&lab), Vec::<String>::new());
     spoofed_sources_are_dropped(&lab);
+    assert_eq!(ended(&lab), Vec::<String>::new(), "parts crashed");
 }
 
 /// Asks everything from everywhere, each place on its own thread.

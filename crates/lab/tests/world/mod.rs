@@ -128,3 +128,15 @@ pub fn drift(lab: &Lab) -> String {
         .unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
+
+/// Parts that ended although nobody killed them; the lab restarts them, so only this shows a crash.
+pub fn ended(lab: &Lab) -> Vec<String> {
+    let machines = lab.status();
+    let parts = machines
+        .iter()
+        .flat_map(|machine| machine.parts.iter().map(move |part| (machine, part)));
+    parts
+        .filter(|(_, part)| part.restarts > 0)
+        .map(|(machine, part)| format!("{}/{}: {:?}", machine.machine, part.name, part.reason))
+        .collect()
+}
