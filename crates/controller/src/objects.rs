@@ -1,10 +1,11 @@
 //! Kubernetes objects cut down while they are read, so that a large cluster costs little memory: only the fields the network
 //! depends on are ever kept.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::{Node as CoreNode, Pod as CorePod};
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, Resource};
 use netloom_network::cluster::ClusterNetwork;
@@ -14,8 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// A pod, reduced.
-#[derive(Resource, Clone, Debug, Deserialize)]
-#[resource(inherit = "CorePod")]
+#[derive(Clone, Debug, Deserialize)]
 pub struct PodObject {
     metadata: ObjectMeta,
     #[serde(default)]
@@ -45,8 +45,7 @@ struct PodIp {
 }
 
 /// A node, reduced.
-#[derive(Resource, Clone, Debug, Deserialize)]
-#[resource(inherit = "CoreNode")]
+#[derive(Clone, Debug, Deserialize)]
 pub struct NodeObject {
     metadata: ObjectMeta,
     #[serde(default)]
@@ -73,34 +72,50 @@ pub struct ClusterNetworkObject {
     spec: ClusterNetworkSpec,
 }
 
-impl Resource for ClusterNetworkObject {
-    type DynamicType = ();
-    type Scope = kube::core::ClusterResourceScope;
+/// Lets the client read a reduced object where the whole one is served.
+macro_rules! resource {
+    ($object:ty, $scope:ty, $group:expr, $version:expr, $kind:expr, $plural:expr) => {
+        impl Resource for $object {
+            type DynamicType = ();
+            type Scope = $scope;
 
-    fn kind((): &()) -> std::borrow::Cow<'_, str> {
-        "ClusterNetwork".into()
-    }
+            fn group((): &()) -> Cow<'_, str> {
+                $group.into()
+            }
 
-    fn group((): &()) -> std::borrow::Cow<'_, str> {
-        "netloom.io".into()
-    }
+            fn version((): &()) -> Cow<'_, str> {
+                $version.into()
+            }
 
-    fn version((): &()) -> std::borrow::Cow<'_, str> {
-        "v1alpha1".into()
-    }
+            fn kind((): &()) -> Cow<'_, str> {
+                $kind.into()
+            }
 
-    fn plural((): &()) -> std::borrow::Cow<'_, str> {
-        "clusternetworks".into()
-    }
+            fn plural((): &()) -> Cow<'_, str> {
+                $plural.into()
+            }
 
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
 }
+
+resource!(PodObject, NamespaceResourceScope, "", "v1", "Pod", "pods");
+resource!(NodeObject, ClusterResourceScope, "", "v1", "Node", "nodes");
+resource!(
+    ClusterNetworkObject,
+    ClusterResourceScope,
+    "netloom.io",
+    "v1alpha1",
+    "ClusterNetwork",
+    "clusternetworks"
+);
 
 /// What the network sees of a Kubernetes object.
 pub trait Reduce {
