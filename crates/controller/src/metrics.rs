@@ -88,11 +88,15 @@ impl Metrics {
         self.ready.load(Ordering::Relaxed)
     }
 
-    /// A batch was compiled and compared.
-    pub fn planned(&self, took: Duration, units: usize, problems: usize) {
-        self.plan.observe(took.as_secs_f64());
+    /// How much there is.
+    pub fn set_size(&self, units: usize, problems: usize) {
         self.units.set(i64::try_from(units).unwrap_or(i64::MAX));
         self.problems.set(i64::try_from(problems).unwrap_or(i64::MAX));
+    }
+
+    /// A batch was compiled and compared.
+    pub fn planned(&self, took: Duration) {
+        self.plan.observe(took.as_secs_f64());
     }
 
     /// A transaction of this many operations is on its way.

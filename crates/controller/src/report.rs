@@ -11,14 +11,14 @@ use k8s_openapi::api::core::v1::{Event, EventSource, Node, ObjectReference, Pod}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use netloom_network::{ObjectRef, Problem, annotations};
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::objects::ClusterNetworkObject;
+use crate::objects::{ClusterNetworkObject, NodeObject, PodObject};
 
 /// Condition on pods and nodes that have, or had, a problem.
 const CONDITION: &str = "netloom.io/NetworkReady";
@@ -31,13 +31,25 @@ pub struct Findings {
     pub problems: BTreeSet<Problem>,
     /// Subnets of each node.
     pub subnets: BTreeMap<String, String>,
-    /// Whether there is a `ClusterNetwork` to report on.
-    pub network: bool,
+    /// UID of the `ClusterNetwork` to report on, if there is one.
+    pub network: Option<String>,
+    /// Grows when another controller may have told something in between.
+    pub term: u64,
+}
+
+/// What people know already.
+#[derive(Default)]
+struct Told {
+    /// What the condition of each object with a problem says.
+    problems: BTreeMap<ObjectRef, String>,
+    subnets: BTreeMap<String, String>,
+    network: Option<String>,
+    term: u64,
 }
 
 /// Tells whatever changes, for ever.
 pub async fn run(client: kube::Client, mut findings: Receiver<Findings>) -> Result<()> {
-    let mut told = Findings::default();
+    let mut told = Told::default();
     loop {
         let current = findings.borrow_and_update().clone();
         let complete = tell(&client, &mut told, &current).await;
@@ -53,7 +65,17 @@ pub async fn run(client: kube::Client, mut findings: Receiver<Findings>) -> Resu
 }
 
 /// Tells the difference between `told` and `current`; false if some of it has to be told again.
-async fn tell(client: &kube::Client, told: &mut Findings, current: &Findings) -> bool {
+async fn tell(client: &kube::Client, told: &mut Told, current: &Findings) -> bool {
+    if told.term != current.term {
+        match told_before(client).await {
+            Ok(problems) => told.problems = problems,
+            Err(error) => {
+                warn!(%error, "cannot list what was told before, trying again");
+                return false;
+            }
+        }
+        told.term = current.term;
+    }
     let mut complete = true;
     for (node, subnets) in &current.subnets {
         if told.subnets.get(node) != Some(subnets) {
@@ -65,32 +87,66 @@ async fn tell(client: &kube::Client, told: &mut Findings, current: &Findings) ->
     }
     told.subnets.retain(|node, _| current.subnets.contains_key(node));
 
-    let changed: BTreeSet<&ObjectRef> = told
-        .problems
-        .symmetric_difference(&current.problems)
-        .map(|problem| &problem.object)
-        .collect();
-    let mut done: BTreeSet<ObjectRef> = BTreeSet::new();
-    for object in changed {
-        let now: Vec<&Problem> = current.problems.iter().filter(|problem| problem.object == *object).collect();
-        let news: Vec<&Problem> = now.iter().copied().filter(|problem| !told.problems.contains(problem)).collect();
-        match publish(client, object, &now, &news).await {
-            Ok(()) => drop(done.insert(object.clone())),
-            Err(error) if passes(&error, "tell a problem of", &object.to_string()) => drop(done.insert(object.clone())),
-            Err(_) => complete = false,
+    let mut now: BTreeMap<&ObjectRef, Vec<&Problem>> = told.problems.keys().map(|object| (object, Vec::new())).collect();
+    for problem in &current.problems {
+        now.entry(&problem.object).or_default().push(problem);
+    }
+    let mut known = BTreeMap::new();
+    for (object, problems) in now {
+        let before = told.problems.get(object).map(String::as_str).unwrap_or_default();
+        let message = message(&problems);
+        let done = before == message
+            || match publish(client, object, &problems, before).await {
+                Ok(()) => true,
+                Err(error) => passes(&error, "tell a problem of", &object.to_string()),
+            };
+        complete &= done;
+        let says = if done { message } else { before.to_owned() };
+        if !says.is_empty() {
+            known.insert(object.clone(), says);
         }
     }
-    told.problems.retain(|problem| !done.contains(&problem.object));
-    told.problems
-        .extend(current.problems.iter().filter(|problem| done.contains(&problem.object)).cloned());
+    told.problems = known;
 
-    if current.network && !told.network {
-        match network_ready(client).await {
-            Ok(()) => told.network = true,
+    if told.network != current.network {
+        match network_ready(client, current).await {
+            Ok(()) => told.network.clone_from(&current.network),
             Err(error) => complete &= passes(&error, "set the condition of", "ClusterNetwork/default"),
         }
     }
     complete
+}
+
+/// What conditions say about problems told earlier, by this controller or another: some may be mended since.
+async fn told_before(client: &kube::Client) -> kube::Result<BTreeMap<ObjectRef, String>> {
+    let mut found = BTreeMap::new();
+    for (kind, resource) in [
+        ("Pod", ApiResource::erase::<PodObject>(&())),
+        ("Node", ApiResource::erase::<NodeObject>(&())),
+        ("ClusterNetwork", ApiResource::erase::<ClusterNetworkObject>(&())),
+    ] {
+        let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+        let mut page = ListParams::default().limit(500);
+        loop {
+            let list = api.list(&page).await?;
+            for object in list.items {
+                let metadata = &object.metadata;
+                let text = |field: &Option<String>| field.clone().unwrap_or_default();
+                let (namespace, name, uid) = (text(&metadata.namespace), text(&metadata.name), text(&metadata.uid));
+                let reference = ObjectRef::namespaced(kind, &namespace, &name, &uid);
+                let ours = |condition: &&Value| condition["type"] == condition_type(&reference) && condition["status"] == "False";
+                let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
+                if let Some(condition) = conditions.into_iter().flatten().find(ours) {
+                    found.insert(reference, condition["message"].as_str().unwrap_or_default().to_owned());
+                }
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => break,
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Whether an error needs no second try: the object is gone.
@@ -110,40 +166,45 @@ async fn annotate(client: &kube::Client, node: &str, subnets: &str) -> kube::Res
         .map(drop)
 }
 
-async fn publish(client: &kube::Client, object: &ObjectRef, now: &[&Problem], news: &[&Problem]) -> kube::Result<()> {
-    for problem in news {
+/// Sets the condition of an object to its problems, and tells those that are not among what it said `before`.
+async fn publish(client: &kube::Client, object: &ObjectRef, problems: &[&Problem], before: &str) -> kube::Result<()> {
+    for problem in problems.iter().filter(|problem| !before.contains(&problem.message)) {
         info!(object = %problem.object, reason = problem.reason, message = %problem.message, "problem");
         event(client, problem).await?;
     }
-    let condition = match now.first() {
-        Some(problem) => {
-            let message = now.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
-            condition(object, "False", problem.reason, &message)
-        }
+    let condition = match problems.first() {
+        Some(problem) => condition(object, "False", problem.reason, &message(problems)),
         None => condition(object, "True", "Resolved", "no problem is left"),
     };
     set_condition(client, object, condition).await
 }
 
-fn condition(object: &ObjectRef, status: &str, reason: &str, message: &str) -> Value {
-    let kind = if object.kind == "ClusterNetwork" { "Ready" } else { CONDITION };
-    json!({ "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": Timestamp::now() })
+fn message(problems: &[&Problem]) -> String {
+    problems
+        .iter()
+        .map(|problem| problem.message.as_str())
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
-async fn network_ready(client: &kube::Client) -> kube::Result<()> {
-    let object = ObjectRef::cluster("ClusterNetwork", "default", "");
-    let known = Api::<kube::api::DynamicObject>::all_with(client.clone(), &kube::api::ApiResource::erase::<ClusterNetworkObject>(&()));
-    let status = known.get("default").await?.data.pointer("/status/conditions/0/type").is_some();
-    if status {
-        Ok(())
-    } else {
-        set_condition(
-            client,
-            &object,
-            condition(&object, "True", "InForce", "pods get addresses from these ranges"),
-        )
-        .await
+fn condition_type(object: &ObjectRef) -> &'static str {
+    if object.kind == "ClusterNetwork" { "Ready" } else { CONDITION }
+}
+
+fn condition(object: &ObjectRef, status: &str, reason: &str, message: &str) -> Value {
+    json!({ "type": condition_type(object), "status": status, "reason": reason, "message": message, "lastTransitionTime": Timestamp::now() })
+}
+
+/// A `ClusterNetwork` nobody has told anything about yet is in force.
+async fn network_ready(client: &kube::Client, current: &Findings) -> kube::Result<()> {
+    let Some(uid) = &current.network else { return Ok(()) };
+    let object = ObjectRef::cluster("ClusterNetwork", "default", uid);
+    let known = Api::<DynamicObject>::all_with(client.clone(), &ApiResource::erase::<ClusterNetworkObject>(&()));
+    if known.get("default").await?.data.pointer("/status/conditions/0/type").is_some() {
+        return Ok(());
     }
+    let in_force = condition(&object, "True", "InForce", "pods get addresses from these ranges");
+    set_condition(client, &object, in_force).await
 }
 
 async fn set_condition(client: &kube::Client, object: &ObjectRef, condition: Value) -> kube::Result<()> {
@@ -161,8 +222,7 @@ async fn set_condition(client: &kube::Client, object: &ObjectRef, condition: Val
             .await
             .map(drop),
         _ => {
-            let resource = kube::api::ApiResource::erase::<ClusterNetworkObject>(&());
-            let api = Api::<kube::api::DynamicObject>::all_with(client.clone(), &resource);
+            let api = Api::<DynamicObject>::all_with(client.clone(), &ApiResource::erase::<ClusterNetworkObject>(&()));
             api.patch_status(&object.name, &parameters, &Patch::Merge(patch)).await.map(drop)
         }
     }

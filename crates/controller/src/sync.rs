@@ -2,7 +2,8 @@
 //!
 //! There is no other path: start-up, a lost connection, a take-over, a row someone else changed by hand and a new pod are all the same
 //! comparison, over everything or over what an event touched. At most one transaction is in flight; its own updates arrive before
-//! its reply, so the next comparison sees them.
+//! its reply, so the next comparison sees them. What the server refuses is committed in ever smaller groups of units, until only the
+//! unit it refuses is left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::Future;
@@ -12,9 +13,9 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use netloom_network::northbound::{TABLES, written_by_ovn};
-use netloom_network::{Northbound, Object, Planner, Scope, diff};
+use netloom_network::{Northbound, Object, Part, Planner, Problem, Scope, Unit, diff};
 use netloom_ovsdb::client::{Client, Event, Events, MonitorTable, TransactError};
-use netloom_ovsdb::{Operation, OperationResult};
+use netloom_ovsdb::{ErrorKind, Operation, OperationResult, Transaction};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
@@ -62,10 +63,19 @@ pub struct Sync {
     listed: BTreeSet<Kind>,
     connected: bool,
     active: bool,
-    /// The server said no to the last transaction; only news can change its mind.
-    refused: bool,
-    told: u64,
+    /// How often this controller became active.
+    term: u64,
+    /// The server takes nothing from us (another has the lock, its disk is full); only news can change that.
+    stalled: bool,
     commit: Option<(Instant, Commit)>,
+    /// The parts in flight, if not everything pending was sent at once.
+    attempt: Vec<Part>,
+    /// Groups of parts to commit by themselves because the server refused them together; the last is next.
+    apart: Vec<Vec<Part>>,
+    /// Parts the server refused by themselves, and what it said. They are tried again when they or rows of others change.
+    refused: Vec<(Part, String)>,
+    /// The planner's revision and what was refused when people were last told.
+    told: (u64, Vec<(Part, String)>),
 }
 
 impl Sync {
@@ -81,9 +91,13 @@ impl Sync {
             listed: BTreeSet::new(),
             connected: false,
             active: false,
-            refused: false,
-            told: 0,
+            term: 0,
+            stalled: false,
             commit: None,
+            attempt: Vec::new(),
+            apart: Vec::new(),
+            refused: Vec::new(),
+            told: Default::default(),
         }
     }
 
@@ -117,7 +131,7 @@ impl Sync {
     }
 
     fn on_event(&mut self, event: Event) {
-        self.refused = false;
+        self.stalled = false;
         match event {
             Event::Connected { remote, .. } => {
                 info!(%remote, "connected to the Northbound database");
@@ -130,14 +144,17 @@ impl Sync {
                         self.observed.observe(table, *uuid, Some(row));
                     }
                 }
-                self.pending = Scope::All;
+                self.compare_everything();
             }
             Event::Update(changes) => {
                 for change in changes {
                     let (row, members) = self.observed.observe(&change.table, change.uuid, change.new.as_deref());
-                    if let Some(id) = row {
-                        self.observed.share(&id, self.planner.desired());
-                        self.pending.add_row(id);
+                    match row {
+                        Some(id) => {
+                            self.observed.share(&id, self.planner.desired());
+                            self.pending.add_row(id);
+                        }
+                        None => self.try_refused_again(),
                     }
                     members.into_iter().for_each(|member| self.pending.add_member(member));
                 }
@@ -161,13 +178,25 @@ impl Sync {
     /// Another controller may have decided since we last looked, so its records replace ours.
     fn take_over(&mut self) -> bool {
         info!("active");
+        self.term += 1;
         self.planner.restore(&self.observed);
-        self.pending = Scope::All;
+        self.compare_everything();
         true
     }
 
+    fn compare_everything(&mut self) {
+        self.pending = Scope::All;
+        self.apart.clear();
+    }
+
+    /// A row that is not ours changed; it may have been in the way.
+    fn try_refused_again(&mut self) {
+        let scopes = self.refused.iter().filter_map(|(part, _)| self.planner.scope_of(part));
+        scopes.for_each(|scope| self.pending.extend(scope));
+    }
+
     fn on_change(&mut self, change: Change) {
-        self.refused = false;
+        self.stalled = false;
         match change {
             Change::Apply(object) => {
                 self.planner.apply(object);
@@ -222,50 +251,110 @@ impl Sync {
     fn step(&mut self) {
         let ready = self.listed.len() == Kind::ALL.len() && self.connected;
         self.metrics.set_ready(ready);
-        if !ready || !self.active || self.refused || self.commit.is_some() {
+        if !ready || !self.active || self.stalled || self.commit.is_some() {
             return;
+        }
+        while let Some(parts) = self.apart.pop() {
+            let transaction = self.difference(parts.iter());
+            if !transaction.is_empty() {
+                self.attempt = parts;
+                return self.send(transaction);
+            }
         }
         let started = Instant::now();
         self.pending.extend(self.planner.compile());
+        self.forget_accepted();
+        let problems = self.planner.problems().len() + self.refused.len();
+        self.metrics.set_size(self.planner.units(), problems);
         self.tell();
         let scope = std::mem::take(&mut self.pending);
         if scope.is_empty() {
             return;
         }
-        let mut transaction = diff(&self.observed, self.planner.desired(), &scope);
-        self.metrics
-            .planned(started.elapsed(), self.planner.units(), self.planner.problems().len());
+        let transaction = diff(&self.observed, self.planner.desired(), &scope);
+        self.metrics.planned(started.elapsed());
         if !transaction.is_empty() {
-            transaction.0.insert(0, Operation::assert(LOCK));
-            self.metrics.committing(transaction.len() - 1);
-            let northbound = self.northbound.clone();
-            self.commit = Some((Instant::now(), Box::pin(async move { northbound.transact(transaction).await })));
+            self.send(transaction);
         }
+    }
+
+    fn difference<'a>(&self, parts: impl Iterator<Item = &'a Part>) -> Transaction {
+        let mut scope = Scope::default();
+        parts.for_each(|part| scope.extend(part.scope.clone()));
+        diff(&self.observed, self.planner.desired(), &scope)
+    }
+
+    fn send(&mut self, mut transaction: Transaction) {
+        transaction.0.insert(0, Operation::assert(LOCK));
+        self.metrics.committing(transaction.len() - 1);
+        let northbound = self.northbound.clone();
+        self.commit = Some((Instant::now(), Box::pin(async move { northbound.transact(transaction).await })));
     }
 
     fn on_reply(&mut self, (started, reply): (Instant, Result<Vec<OperationResult>, TransactError>)) {
         self.metrics.committed(started.elapsed(), reply.is_ok());
+        let attempt = std::mem::take(&mut self.attempt);
         match reply {
             Ok(_) => {}
             Err(reason @ (TransactError::Disconnected | TransactError::NotConnected | TransactError::Ended)) => {
                 warn!(%reason, "commit interrupted; the comparison after reconnecting decides");
-                self.pending = Scope::All;
+                self.compare_everything();
             }
+            Err(reason) if is_about_rows(&reason) => self.take_apart(attempt, &reason),
             Err(reason) => {
                 error!(%reason, "commit refused by the Northbound database; comparing again at the next event");
-                self.pending = Scope::All;
-                self.refused = true;
+                self.compare_everything();
+                self.stalled = true;
             }
+        }
+    }
+
+    /// Splits what the server refused; a single part stays out.
+    fn take_apart(&mut self, mut parts: Vec<Part>, reason: &TransactError) {
+        if parts.is_empty() {
+            warn!(%reason, "commit refused by the Northbound database; committing in parts");
+            parts = self.planner.parts(&self.observed);
+            parts.retain(|part| !self.difference(std::iter::once(part)).is_empty());
+            self.apart = vec![parts];
+        } else if parts.len() > 1 {
+            let rest = parts.split_off(parts.len() / 2);
+            self.apart.extend([rest, parts]);
+        } else {
+            for part in parts {
+                let what = part
+                    .unit
+                    .as_ref()
+                    .map_or_else(|| "a row no longer wanted".to_owned(), Unit::to_string);
+                error!(%reason, what, "refused by the Northbound database and left out");
+                let said = reason.error().map_or_else(|| reason.to_string(), ToString::to_string);
+                self.refused
+                    .retain(|(known, _)| known.unit != part.unit || (part.unit.is_none() && *known != part));
+                self.refused.push((part, said));
+            }
+        }
+    }
+
+    /// A part that is as it should be is refused no more. Others may have had to wait for it.
+    fn forget_accepted(&mut self) {
+        let (observed, planner, before) = (&self.observed, &self.planner, self.refused.len());
+        let differs = |scope: Scope| !diff(observed, planner.desired(), &scope).is_empty();
+        self.refused.retain(|(part, _)| planner.scope_of(part).is_some_and(differs));
+        if self.refused.len() < before {
+            self.pending = Scope::All;
         }
     }
 
     /// Publishes what people should know, when it changed.
     fn tell(&mut self) {
-        if self.told == self.planner.revision() {
+        if self.told.0 == self.planner.revision() && self.told.1 == self.refused {
             return;
         }
-        self.told = self.planner.revision();
+        self.told = (self.planner.revision(), self.refused.clone());
         let cluster = self.planner.cluster();
+        let refused = self.refused.iter().filter_map(|(Part { unit, .. }, said)| {
+            let message = format!("the Northbound database refuses its rows: {said} Rename or delete the row that is in the way.");
+            Some(Problem::new(unit.as_ref()?.object(cluster), "RefusedByDatabase", message))
+        });
         let subnets = cluster
             .records
             .nodes()
@@ -275,12 +364,20 @@ impl Sync {
                 (name.clone(), subnets.join(","))
             });
         let current = Findings {
-            problems: self.planner.problems().clone(),
+            problems: self.planner.problems().iter().cloned().chain(refused).collect(),
             subnets: subnets.collect::<BTreeMap<_, _>>(),
-            network: cluster.network.is_some(),
+            network: cluster.network.as_ref().map(|network| network.uid.clone()),
+            term: self.term,
         };
         self.findings.send_replace(current);
     }
+}
+
+/// Whether the server refused what was asked of it, rather than being asked.
+fn is_about_rows(reason: &TransactError) -> bool {
+    use ErrorKind::{Constraint, Domain, DuplicateUuid, Range, ReferentialIntegrity};
+    let kind = reason.error().map(|error| &error.kind);
+    matches!(kind, Some(Constraint | Domain | DuplicateUuid | Range | ReferentialIntegrity))
 }
 
 async fn in_flight(commit: &mut Option<(Instant, Commit)>) -> (Instant, Result<Vec<OperationResult>, TransactError>) {

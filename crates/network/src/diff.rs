@@ -15,17 +15,7 @@ pub fn diff(observed: &Northbound, desired: &Northbound, scope: &Scope) -> Trans
     match scope {
         Scope::All => {
             let rows = observed.rows().chain(desired.rows()).map(|(id, _)| *id).collect();
-            let of = |northbound: &Northbound| {
-                let all = northbound.collections();
-                all.flat_map(|(row, column, values)| {
-                    values.iter().map(move |value| Member {
-                        row: *row,
-                        column,
-                        value: value.clone(),
-                    })
-                })
-                .collect::<BTreeSet<_>>()
-            };
+            let of = |northbound: &Northbound| northbound.all_members().collect::<BTreeSet<_>>();
             let members = of(observed).symmetric_difference(&of(desired)).cloned().collect();
             operations(observed, desired, &rows, &members)
         }
@@ -35,22 +25,33 @@ pub fn diff(observed: &Northbound, desired: &Northbound, scope: &Scope) -> Trans
 
 fn operations(observed: &Northbound, desired: &Northbound, rows: &BTreeSet<RowId>, members: &BTreeSet<Member>) -> Transaction {
     let (mut inserts, mut updates, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
+    let there = |id: &RowId| rows.contains(id) || observed.existing(id).is_some();
     for id in rows {
-        match (observed.row(id), desired.row(id)) {
-            (None, Some(wanted)) => inserts.push(insert(id, wanted, desired)),
+        match (observed.existing(id), desired.row(id)) {
+            (None, Some(wanted)) => inserts.push(insert(id, wanted, desired, there)),
             (Some(current), Some(wanted)) => updates.extend(update(id, current, wanted)),
-            (Some(_), None) => deletes.push(Operation::delete(id.table, id.uuid)),
-            (None, None) => {}
+            (Some(_), None) if observed.row(id).is_some() => deletes.push(Operation::delete(id.table, id.uuid)),
+            (_, None) => {}
         }
     }
     let mutates = mutates(observed, desired, members);
     Transaction(inserts.into_iter().chain(updates).chain(mutates).chain(deletes).collect())
 }
 
-fn insert(id: &RowId, wanted: &Row, desired: &Northbound) -> Operation {
+/// A new row with those of its members that are there; the others bring themselves along when they come.
+fn insert(id: &RowId, wanted: &Row, desired: &Northbound, there: impl Fn(&RowId) -> bool) -> Operation {
     let mut row = wanted.clone();
     for column in collections(id.table) {
-        let values = Datum::set(desired.members(*id, column).cloned());
+        let members = desired.members(*id, column).map(|value| Member {
+            row: *id,
+            column,
+            value: value.clone(),
+        });
+        let values = Datum::set(
+            members
+                .filter(|member| member.held().is_some_and(|id| there(&id)))
+                .map(|member| member.value),
+        );
         if !values.is_empty() {
             row.insert(column.to_owned(), values);
         }
@@ -78,16 +79,16 @@ struct Delta {
     added: Vec<Atom>,
 }
 
-/// Mutations of collections whose row exists before and after.
+/// Mutations of collections whose row exists before and after. Members that are rows of somebody else stay.
 fn mutates(observed: &Northbound, desired: &Northbound, members: &BTreeSet<Member>) -> Vec<Operation> {
     let mut deltas: BTreeMap<RowId, BTreeMap<&'static str, Delta>> = BTreeMap::new();
     for member in members {
-        if observed.row(&member.row).is_none() || desired.row(&member.row).is_none() {
+        if observed.existing(&member.row).is_none() || desired.row(&member.row).is_none() {
             continue;
         }
         let delta = deltas.entry(member.row).or_default().entry(member.column).or_default();
         match (observed.has(member), desired.has(member)) {
-            (true, false) => delta.removed.push(member.value.clone()),
+            (true, false) if observed.owns(member) => delta.removed.push(member.value.clone()),
             (false, true) => delta.added.push(member.value.clone()),
             _ => {}
         }

@@ -180,6 +180,14 @@ impl Records {
         self.owners.get(&ip)
     }
 
+    /// Lets the search for a free address go on after the highest one found in use, when nobody remembers where it was.
+    pub(crate) fn resume(&mut self, used: IpNet) {
+        if let Some(host) = host_number(&used.trunc(), used.addr()) {
+            let cursor = self.cursors.entry(used.trunc()).or_default();
+            *cursor = (*cursor).max(host + 1);
+        }
+    }
+
     /// Remembers where the search for a free address goes on, so that a released address rests.
     fn advance(&mut self, subnets: &[IpNet], addresses: &[IpAddr]) {
         for ip in addresses {
@@ -275,6 +283,9 @@ pub fn decide_addresses(cluster: &Cluster, name: &PodName) -> Result<Option<Assi
 
 /// Records a decision for a pod made by [`decide_addresses`].
 pub fn record(cluster: &mut Cluster, name: &PodName, assignment: Assignment) {
+    if cluster.records.assignment(name, &assignment.uid) == Some(&assignment) {
+        return; // the search for free addresses must not go back to it
+    }
     let node = cluster.pods.get(name).and_then(|pod| pod.node.clone()).unwrap_or_default();
     let subnets = cluster.records.subnets(&node);
     cluster.records.advance(&subnets, &assignment.addresses);

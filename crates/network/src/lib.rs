@@ -30,6 +30,6 @@ pub use cluster::{Cluster, Node, NodeName, Object, Pod, PodName};
 pub use diff::diff;
 pub use key::Key;
 pub use northbound::{Member, Northbound, RowId};
-pub use plan::{Planner, Scope};
+pub use plan::{Part, Planner, Scope};
 pub use problem::{ObjectRef, Problem};
 pub use unit::Unit;

@@ -1,7 +1,8 @@
 //! The Northbound database as a value: rows by identity, and the collections that grow with the cluster kept apart as members, so
 //! that one pod's port is one member and not a rewritten set.
 //!
-//! Desired and observed are both of this type; [`crate::diff`] compares them. Rows without our mark never enter.
+//! Desired and observed are both of this type; [`crate::diff`] compares them. Rows without our mark are not compared; those among
+//! them that may have lost it are remembered, because a row that exists cannot be inserted again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -24,12 +25,12 @@ pub const TABLES: &[(&str, &[Column])] = &[
     (Nat::TABLE, Nat::COLUMNS),
 ];
 
-/// Columns kept as members.
-const COLLECTIONS: &[(&str, &str)] = &[
-    (LogicalRouter::TABLE, "nat"),
-    (LogicalRouter::TABLE, "ports"),
-    (LogicalRouter::TABLE, "static_routes"),
-    (LogicalSwitch::TABLE, "ports"),
+/// Columns kept as members, and the table whose rows they hold.
+const COLLECTIONS: &[(&str, &str, &str)] = &[
+    (LogicalRouter::TABLE, "nat", Nat::TABLE),
+    (LogicalRouter::TABLE, "ports", LogicalRouterPort::TABLE),
+    (LogicalRouter::TABLE, "static_routes", LogicalRouterStaticRoute::TABLE),
+    (LogicalSwitch::TABLE, "ports", LogicalSwitchPort::TABLE),
 ];
 
 /// Columns OVN writes, which are observed but never compared.
@@ -71,10 +72,24 @@ pub struct Member {
     pub value: Atom,
 }
 
+impl Member {
+    /// The row it puts into the collection.
+    pub fn held(&self) -> Option<RowId> {
+        let is_it = |(table, column, _): &&(&str, &str, &str)| *table == self.row.table && *column == self.column;
+        let (_, _, table) = COLLECTIONS.iter().find(is_it)?;
+        Some(RowId {
+            table,
+            uuid: self.value.as_uuid()?,
+        })
+    }
+}
+
 /// Rows and members.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Northbound {
     rows: HashMap<RowId, Arc<Row>>,
+    /// Observed rows without our mark whose UUID could be one of ours.
+    unmarked: HashMap<RowId, Arc<Row>>,
     members: HashMap<(RowId, &'static str), BTreeSet<Atom>>,
 }
 
@@ -97,9 +112,30 @@ impl Northbound {
         self.rows.get(id)
     }
 
+    /// One row, whether it has our mark or may have lost it.
+    pub fn existing(&self, id: &RowId) -> Option<&Arc<Row>> {
+        self.rows.get(id).or_else(|| self.unmarked.get(id))
+    }
+
+    /// Whether a member is a row of ours. Others may put rows of theirs into our collections; those are left alone.
+    pub fn owns(&self, member: &Member) -> bool {
+        member.held().is_some_and(|id| self.rows.contains_key(&id))
+    }
+
     /// All collections.
     pub fn collections(&self) -> impl Iterator<Item = (&RowId, &'static str, &BTreeSet<Atom>)> {
         self.members.iter().map(|((id, column), values)| (id, *column, values))
+    }
+
+    /// Every element of every collection.
+    pub fn all_members(&self) -> impl Iterator<Item = Member> {
+        self.collections().flat_map(|(row, column, values)| {
+            values.iter().map(move |value| Member {
+                row: *row,
+                column,
+                value: value.clone(),
+            })
+        })
     }
 
     /// Elements of one collection.
@@ -146,8 +182,8 @@ impl Northbound {
             return (None, Vec::new());
         };
         let id = RowId { table, uuid };
-        let row = row.filter(|row| is_ours(&id, row));
-        if row.is_none() && !self.rows.contains_key(&id) {
+        let row = row.filter(|row| is_ours(&id, row) || could_be_ours(&id));
+        if row.is_none() && self.existing(&id).is_none() {
             return (None, Vec::new());
         }
         let mut touched = Vec::new();
@@ -166,17 +202,15 @@ impl Northbound {
                 self.members.insert((id, column), new);
             }
         }
-        match row {
-            None => {
-                self.rows.remove(&id);
-            }
-            Some(row) => {
-                let own = row
-                    .iter()
-                    .filter(|(column, _)| !is_apart(table, column))
-                    .map(|(column, datum)| (column.clone(), datum.clone()));
-                self.rows.insert(id, Arc::new(own.collect()));
-            }
+        self.rows.remove(&id);
+        self.unmarked.remove(&id);
+        if let Some(row) = row {
+            let own = row
+                .iter()
+                .filter(|(column, _)| !is_apart(table, column))
+                .map(|(column, datum)| (column.clone(), datum.clone()));
+            let rows = if is_ours(&id, row) { &mut self.rows } else { &mut self.unmarked };
+            rows.insert(id, Arc::new(own.collect()));
         }
         (Some(id), touched)
     }
@@ -194,7 +228,7 @@ impl Northbound {
 
 /// Collection columns of a table.
 pub fn collections(table: &str) -> impl Iterator<Item = &'static str> {
-    COLLECTIONS.iter().filter(move |(t, _)| *t == table).map(|(_, column)| *column)
+    COLLECTIONS.iter().filter(move |(t, ..)| *t == table).map(|(_, column, _)| *column)
 }
 
 /// Columns of a table that only OVN writes.
@@ -244,6 +278,11 @@ impl LogicalSwitchPort {
 fn is_ours(id: &RowId, row: &Row) -> bool {
     let key = row.get("external_ids").and_then(|ids| ids.get(KEY));
     key.is_some_and(|key| Key::new(key).uuid(id.table) == id.uuid)
+}
+
+/// The server's own UUIDs are random ones.
+fn could_be_ours(id: &RowId) -> bool {
+    id.uuid.get_version_num() == 5
 }
 
 fn is_apart(table: &str, column: &str) -> bool {

@@ -3,13 +3,15 @@
 //! The controller calls [`Planner::apply`] for every event and [`Planner::compile`] for every batch. The result always equals
 //! [`compile`] of the same cluster, the oracle it is tested against.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use netloom_ovsdb::{Row, Table};
 
+use crate::annotations::SUBNETS;
 use crate::cluster::{Cluster, NodeName, Object, PodName};
-use crate::ipam::{self, Assignment, Records};
+use crate::ipam::{self, Assignment, Mac, Records};
 use crate::key::{self, KEY};
 use crate::northbound::{Member, Northbound, RowId};
 use crate::problem::Problem;
@@ -71,6 +73,15 @@ impl Scope {
     }
 }
 
+/// A piece of the difference that makes sense without the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The unit it belongs to; none for what no unit wants any more.
+    pub unit: Option<Unit>,
+    /// What may differ.
+    pub scope: Scope,
+}
+
 /// Everything of a cluster at once: what the incremental path must equal.
 pub fn compile(cluster: &Cluster) -> (Northbound, Vec<Problem>) {
     let (mut northbound, mut problems) = (Northbound::default(), Vec::new());
@@ -93,6 +104,15 @@ struct Woven {
     rows: Vec<RowId>,
     members: Vec<Member>,
     problems: Vec<Problem>,
+}
+
+impl Woven {
+    fn scope(&self) -> Scope {
+        Scope::Some {
+            rows: self.rows.iter().copied().collect(),
+            members: self.members.iter().cloned().collect(),
+        }
+    }
 }
 
 /// The incremental compiler.
@@ -212,6 +232,29 @@ impl Planner {
         std::mem::take(&mut self.scope)
     }
 
+    /// Where a part may differ now; none when its unit is gone.
+    pub fn scope_of(&self, part: &Part) -> Option<Scope> {
+        part.unit
+            .as_ref()
+            .map_or_else(|| Some(part.scope.clone()), |unit| self.woven.get(unit).map(Woven::scope))
+    }
+
+    /// All that may differ from `observed`, in parts that can be committed one after the other: every unit, those that own
+    /// collections first, then each row nobody wants any more.
+    pub fn parts(&self, observed: &Northbound) -> Vec<Part> {
+        let units: BTreeMap<&Unit, &Woven> = self.woven.iter().collect();
+        let units = units.into_iter().map(|(unit, woven)| (Some(unit.clone()), woven.scope()));
+        let mut unwanted: BTreeMap<Option<RowId>, Scope> = BTreeMap::new();
+        for (id, _) in observed.rows().filter(|(id, _)| self.desired.row(id).is_none()) {
+            unwanted.entry(Some(*id)).or_default().add_row(*id);
+        }
+        for member in observed.all_members().filter(|member| !self.desired.has(member)) {
+            unwanted.entry(member.held()).or_default().add_member(member);
+        }
+        let unwanted = unwanted.into_values().map(|scope| (None, scope));
+        units.chain(unwanted).map(|(unit, scope)| Part { unit, scope }).collect()
+    }
+
     fn mark(&mut self, unit: Unit) {
         self.dirty.insert(unit);
     }
@@ -281,13 +324,18 @@ impl Planner {
         }
     }
 
+    /// Nodes whose annotation remembers subnets come first, so subnets in use are never given to another.
     fn decide_nodes(&mut self) {
-        for name in self
-            .dirty_nodes()
-            .into_iter()
-            .filter(|name| self.cluster.nodes.contains_key(name))
-            .collect::<Vec<_>>()
-        {
+        let mut names = self.dirty_nodes();
+        names.retain(|name| self.cluster.nodes.contains_key(name));
+        let remembers = |name: &NodeName| {
+            self.cluster
+                .nodes
+                .get(name)
+                .is_some_and(|node| node.annotations.contains_key(SUBNETS))
+        };
+        names.sort_by_key(|name| !remembers(name));
+        for name in names {
             match ipam::decide_slot(&self.cluster, &name) {
                 Ok(Some(slot)) if self.cluster.records.slot(&name).is_none() => {
                     self.cluster.records.record_node(&name, slot);
@@ -386,14 +434,16 @@ pub fn read_records(observed: &Northbound) -> Records {
         }
     }
     for row in rows(LogicalSwitchPort::TABLE) {
-        if let Some((pod, assignment)) = read_assignment(row, &text) {
-            records.record_pod(&pod, assignment);
+        if let Some((pod, uid, mac, addresses)) = read_port(row, &text) {
+            addresses.iter().for_each(|used| records.resume(*used));
+            let addresses = addresses.iter().map(IpNet::addr).collect();
+            records.record_pod(&pod, Assignment { uid, mac, addresses });
         }
     }
     records
 }
 
-fn read_assignment(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<(PodName, Assignment)> {
+fn read_port(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<(PodName, String, Mac, Vec<IpNet>)> {
     let uid = text(row, key::UID)?;
     let (namespace, name) = row.get("name")?.as_str()?.split_once(':')?;
     let pod = PodName {
@@ -401,10 +451,6 @@ fn read_assignment(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> O
         name: name.to_owned(),
     };
     let mac = row.get("addresses")?.as_str()?.split(' ').next()?.parse().ok()?;
-    let addresses = text(row, key::ADDRESSES)?;
-    let addresses = addresses
-        .split(',')
-        .filter_map(|ip| Some(ip.parse::<ipnet::IpNet>().ok()?.addr()))
-        .collect();
-    Some((pod, Assignment { uid, mac, addresses }))
+    let addresses = text(row, key::ADDRESSES)?.split(',').filter_map(|ip| ip.parse().ok()).collect();
+    Some((pod, uid, mac, addresses))
 }

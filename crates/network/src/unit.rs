@@ -17,7 +17,7 @@ pub use node::management_port;
 
 use crate::cluster::{Cluster, NodeName, PodName};
 use crate::northbound::{Member, RowId};
-use crate::problem::Problem;
+use crate::problem::{ObjectRef, Problem};
 
 /// Name of the distributed router all node switches hang on.
 pub const CLUSTER_ROUTER: &str = "cluster-router";
@@ -72,6 +72,15 @@ impl Unit {
             Self::Pod(name) => pod::compile(cluster, name, &mut fragment),
         }
         fragment
+    }
+
+    /// The object this unit is made for.
+    pub fn object(&self, cluster: &Cluster) -> ObjectRef {
+        match self {
+            Self::Network => cluster.network_ref(),
+            Self::Node(name) | Self::Gateway(name) => cluster.node_ref(name),
+            Self::Pod(name) => cluster.pod_ref(name),
+        }
     }
 }
 

@@ -208,9 +208,16 @@ proptest! {
         let mut scope = successor.compile();
         scope.extend(Scope::All);
         let transaction = diff(&database.observed(), successor.desired(), &scope);
+        let mut in_parts = database.clone();
         database.apply(&transaction);
         prop_assert_eq!(&database.observed(), &plan::compile(successor.cluster()).0);
         prop_assert_eq!(check::check(&database.observed()), vec![]);
         assert_addresses_are_sound(&successor)?;
+
+        // Part by part it comes to the same.
+        for part in successor.parts(&in_parts.observed()) {
+            in_parts.apply(&diff(&in_parts.observed(), successor.desired(), &part.scope));
+        }
+        prop_assert_eq!(&in_parts.observed(), successor.desired());
     }
 }

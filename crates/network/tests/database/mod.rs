@@ -6,7 +6,7 @@ use netloom_network::Northbound;
 use netloom_ovsdb::{Atom, Condition, Datum, Mutator, Operation, Row, Transaction};
 use uuid::Uuid;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Database {
     rows: HashMap<(String, Uuid), Row>,
 }

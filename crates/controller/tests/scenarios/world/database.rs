@@ -1,5 +1,6 @@
 //! The Northbound server, and a client that watches it: what is in it, and what changed since the test last looked.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -127,32 +128,63 @@ impl Database {
         told
     }
 
-    /// Changes the database by hand.
-    pub async fn by_hand(&self, operations: impl Into<Transaction>) {
+    /// Everything in the monitored tables, now.
+    pub fn contents(&self) -> BTreeMap<(String, Uuid), Row> {
+        self.replica.as_ref().map(contents).unwrap()
+    }
+
+    /// Waits until the monitored tables hold this and nothing else.
+    pub async fn becomes(&mut self, expected: &BTreeMap<(String, Uuid), Row>) {
+        self.until("the contents expected", |replica| (contents(replica) == *expected).then_some(()))
+            .await;
+    }
+
+    /// Changes the database by hand, and takes in the change and what it has already caused.
+    pub async fn by_hand(&mut self, operations: impl Into<Transaction>) {
         within("a change by hand", self.client.transact(operations)).await.unwrap();
+        while let Some(event) = self.events.try_recv() {
+            self.take(&event);
+        }
+    }
+
+    /// Takes a lock away from its holder, for as long as the client lives.
+    pub async fn steal(&self, lock: &str) -> Client {
+        let mut options = Options::new(self.remote.parse().unwrap(), "OVN_Northbound");
+        options.lock = Some(lock.to_owned());
+        let (thief, _) = Client::start(options);
+        within("the thief's connection", thief.ready()).await.unwrap();
+        within("the lock", thief.steal_lock()).await.unwrap();
+        thief
+    }
+
+    /// Takes a port out of its switch by hand, which deletes it.
+    pub async fn remove_port(&mut self, switch: &str, port: Uuid) {
+        self.by_hand(mutate_ports(switch, Mutation::delete("ports", Datum::uuid(port))))
+            .await;
     }
 
     /// A switch that is not ours, with one port.
-    pub async fn foreign_switch(&self, name: &str, port: &str) {
+    pub async fn foreign_switch(&mut self, name: &str, port: &str) {
         let insert = Operation::insert_named(PORT, "port", row([("name", Datum::string(port))]));
         let columns = row([("name", Datum::string(name)), ("ports", Datum::named_uuid("port"))]);
         self.by_hand(vec![insert, Operation::insert_named(SWITCH, "switch", columns)]).await;
     }
 
     /// A port that is not ours, put into a switch.
-    pub async fn foreign_port(&self, switch: &str, port: &str) {
+    pub async fn foreign_port(&mut self, switch: &str, port: &str) {
         let insert = Operation::insert_named(PORT, "port", row([("name", Datum::string(port))]));
-        let mutate = Operation::Mutate {
-            table: SWITCH.to_owned(),
-            where_: vec![Condition::equal("name", Datum::string(switch))],
-            mutations: vec![Mutation::insert("ports", Datum::named_uuid("port"))],
-        };
+        let mutate = mutate_ports(switch, Mutation::insert("ports", Datum::named_uuid("port")));
         self.by_hand(vec![insert, mutate]).await;
     }
 
     async fn next(&mut self, waiting_for: &str) -> Event {
         let event = within(waiting_for, self.events.recv()).await.expect("the client has ended");
-        match &event {
+        self.take(&event);
+        event
+    }
+
+    fn take(&mut self, event: &Event) {
+        match event {
             Event::Snapshot(replica) => self.replica = Some(replica.clone()),
             Event::Update(changes) => {
                 self.replica.as_mut().unwrap().apply(changes);
@@ -160,8 +192,21 @@ impl Database {
             }
             _ => {}
         }
-        event
     }
+}
+
+fn mutate_ports(switch: &str, mutation: Mutation) -> Operation {
+    Operation::Mutate {
+        table: SWITCH.to_owned(),
+        where_: vec![Condition::equal("name", Datum::string(switch))],
+        mutations: vec![mutation],
+    }
+}
+
+fn contents(replica: &Replica) -> BTreeMap<(String, Uuid), Row> {
+    let rows = replica.tables().flat_map(|(table, rows)| rows.iter().map(move |row| (table, row)));
+    rows.map(|(table, (uuid, row))| ((table.to_owned(), *uuid), (**row).clone()))
+        .collect()
 }
 
 fn find_named(replica: &Replica, table: &str, name: &str) -> Option<(Uuid, Row)> {
@@ -204,7 +249,10 @@ impl Server {
     fn create(&self) {
         let _ = std::fs::remove_file(self.path("nb.db"));
         let schema = image().join("usr/share/ovn/ovn-nb.ovsschema");
-        let made = program("usr/bin/ovsdb-tool").args(["create", &self.path("nb.db")]).arg(schema).output();
+        let made = program("usr/bin/ovsdb-tool")
+            .args(["create", &self.path("nb.db")])
+            .arg(schema)
+            .output();
         let made = made.unwrap();
         assert!(made.status.success(), "ovsdb-tool: {}", String::from_utf8_lossy(&made.stderr));
     }

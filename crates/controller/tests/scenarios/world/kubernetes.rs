@@ -122,9 +122,13 @@ impl Kubernetes {
         self.pods().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Makes or changes the addressing of the cluster.
-    pub async fn network(&self, cidrs: &[&str]) {
-        let cidrs: Vec<Value> = cidrs.iter().map(|cidr| json!({ "cidr": cidr })).collect();
+    /// Makes or changes the addressing of the cluster; `10.244.0.0/16=29` gives each node a /29.
+    pub async fn network(&self, ranges: &[&str]) {
+        let range = |text: &&str| match text.split_once('=') {
+            Some((cidr, prefix)) => json!({ "cidr": cidr, "nodePrefix": prefix.parse::<u8>().unwrap() }),
+            None => json!({ "cidr": text }),
+        };
+        let cidrs: Vec<Value> = ranges.iter().map(range).collect();
         let network = json!({
             "apiVersion": "netloom.io/v1alpha1", "kind": "ClusterNetwork", "metadata": { "name": "default" },
             "spec": { "clusterCIDRs": cidrs },
@@ -132,7 +136,10 @@ impl Kubernetes {
         match self.networks().get_opt("default").await.unwrap() {
             None => create(&self.networks(), network).await,
             Some(_) => {
-                let patch = self.networks().patch("default", &PatchParams::default(), &Patch::Merge(network)).await;
+                let patch = self
+                    .networks()
+                    .patch("default", &PatchParams::default(), &Patch::Merge(network))
+                    .await;
                 patch.unwrap();
             }
         }
@@ -145,6 +152,11 @@ impl Kubernetes {
     /// Waits until a pod has our condition with this status and reason; gives its message.
     pub async fn pod_condition(&self, name: &str, status: &str, reason: &str) -> String {
         self.condition(&self.pods(), name, "netloom.io/NetworkReady", status, reason).await
+    }
+
+    /// Waits until a node has our condition with this status and reason; gives its message.
+    pub async fn node_condition(&self, name: &str, status: &str, reason: &str) -> String {
+        self.condition(&self.nodes(), name, "netloom.io/NetworkReady", status, reason).await
     }
 
     /// Waits until the addressing has the condition `Ready` with this status and reason; gives its message.
@@ -233,5 +245,7 @@ where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + serde::Serialize,
 {
     let object: K = serde_json::from_value(object).unwrap();
-    within("an object's creation", api.create(&PostParams::default(), &object)).await.unwrap();
+    within("an object's creation", api.create(&PostParams::default(), &object))
+        .await
+        .unwrap();
 }

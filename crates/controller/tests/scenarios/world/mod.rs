@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub use database::{Database, PORT, SWITCH, row};
+pub use database::{Database, PORT, SWITCH, holds, row};
 pub use kubernetes::Kubernetes;
 
 /// A hanging test fails; no test depends on how long anything takes.
@@ -93,15 +93,26 @@ impl Controller {
         assert!(within("the controller's end", &mut self.running).await.unwrap_err().is_cancelled());
     }
 
-    /// Waits until it says it is ready. A standby writes nothing by which to tell, so it is asked again and again as a kubelet does.
+    /// Waits until it says it is ready.
     pub async fn ready(&self) {
-        let mut probe = tokio::time::interval(Duration::from_millis(20));
-        let ready = async {
-            while !self.get("/readyz").await.is_some_and(|answer| answer.starts_with("HTTP/1.0 200")) {
-                probe.tick().await;
+        let ready = async || self.get("/readyz").await.is_some_and(|answer| answer.starts_with("HTTP/1.0 200"));
+        self.probe("the controller to be ready", ready).await;
+    }
+
+    /// Waits until a metric has a value.
+    pub async fn has(&self, metric: &str, value: f64) {
+        self.probe(metric, async || self.metric(metric).await == Some(value)).await;
+    }
+
+    /// Asks again and again, as a kubelet does: a standby writes nothing by which to tell.
+    async fn probe(&self, waiting_for: &str, mut holds: impl AsyncFnMut() -> bool) {
+        let mut interval = tokio::time::interval(Duration::from_millis(20));
+        let asking = async {
+            while !holds().await {
+                interval.tick().await;
             }
         };
-        within("the controller to be ready", ready).await;
+        within(waiting_for, asking).await;
     }
 
     /// What it answers on its health and metrics address; nothing while it does not listen.
@@ -116,7 +127,9 @@ impl Controller {
     /// The value of one metric.
     pub async fn metric(&self, name: &str) -> Option<f64> {
         let text = self.get("/metrics").await?;
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("netloom_controller_{name} ")))?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("netloom_controller_{name} ")))?;
         line.parse().ok()
     }
 }

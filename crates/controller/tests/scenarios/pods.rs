@@ -1,0 +1,97 @@
+//! Pods and nodes become rows, and rows go with them.
+
+use crate::world::{PORT, SWITCH, World, holds};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_and_nodes_become_rows() {
+    let mut world = World::two_nodes().await;
+    let _controller = world.controller();
+    assert_eq!(world.database.subnets("node1").await, "10.244.0.0/24,fd00:10:244::/64");
+    assert_eq!(world.database.subnets("node2").await, "10.244.1.0/24,fd00:10:244:1::/64");
+    world.database.row("Logical_Router", "cluster-router", |_| true).await;
+    world
+        .database
+        .row("Logical_Router_Port", "cluster-router_to_switch_node2", |_| true)
+        .await;
+
+    world.kubernetes.pod("a", "node1").await;
+    assert_eq!(world.database.port("a").await, ["10.244.0.3", "fd00:10:244::3"]);
+    world.kubernetes.pod("b", "node2").await;
+    assert_eq!(world.database.port("b").await, ["10.244.1.3", "fd00:10:244:1::3"]);
+
+    let (_, switch) = world.database.named(SWITCH, "node1").unwrap();
+    assert_eq!(switch["ports"].len(), 3, "the router, the node itself and one pod: {switch:?}");
+    assert_eq!(
+        world.kubernetes.node_annotation("node2", "netloom.io/subnets").await,
+        "10.244.1.0/24,fd00:10:244:1::/64"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_pods_address_is_used_again_after_all_others() {
+    let mut world = World::empty().await;
+    world.kubernetes.network(&["10.244.0.0/16=29"]).await;
+    world.kubernetes.node("node1").await;
+    let _controller = world.controller();
+    for (pod, address) in [("z", "10.244.0.3"), ("b", "10.244.0.4"), ("c", "10.244.0.5")] {
+        world.kubernetes.pod(pod, "node1").await;
+        assert_eq!(world.database.port(pod).await, [address]);
+    }
+
+    world.database.changes();
+    world.kubernetes.delete_pod("b").await;
+    world.database.no_port("b").await;
+    assert_eq!(
+        world.database.changes(),
+        [
+            "delete Logical_Switch_Port port/default/b/eth0",
+            "update Logical_Switch switch/node/node1"
+        ]
+    );
+    // Its neighbour's news are no reason to go back.
+    world.kubernetes.show_addresses("z", &["10.244.0.3".to_owned()]).await;
+    for (pod, address) in [("d", "10.244.0.6"), ("e", "10.244.0.4")] {
+        world.kubernetes.pod(pod, "node1").await;
+        assert_eq!(world.database.port(pod).await, [address]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_pods_address_rests_over_a_restart() {
+    let mut world = World::two_nodes().await;
+    let controller = world.controller();
+    for pod in ["z", "b", "c"] {
+        world.kubernetes.pod(pod, "node1").await;
+        world.database.port(pod).await;
+    }
+    world.kubernetes.delete_pod("b").await;
+    world.database.no_port("b").await;
+    controller.stop().await;
+    let _controller = world.controller();
+    world.kubernetes.pod("d", "node1").await;
+    assert_eq!(world.database.port("d").await, ["10.244.0.6", "fd00:10:244::6"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_made_anew_under_its_old_name_is_another_pod() {
+    let mut world = World::two_nodes().await;
+    let controller = world.controller();
+    world.kubernetes.pod("a", "node1").await;
+    let before = world.database.port("a").await;
+    controller.stop().await;
+
+    // Nobody saw the old one go: the port is the same row, its owner and its switch are not.
+    world.kubernetes.delete_pod("a").await;
+    world.kubernetes.pod("a", "node2").await;
+    let _controller = world.controller();
+    let (uuid, _) = world.database.row(PORT, "default:a", |_| true).await;
+    let (_, switch) = world
+        .database
+        .row(SWITCH, "node2", |switch| crate::world::holds(switch, uuid))
+        .await;
+    assert!(crate::world::holds(&switch, uuid));
+    let after = world.database.port("a").await;
+    assert_ne!(before, after);
+    assert_eq!(after, ["10.244.1.3", "fd00:10:244:1::3"]);
+    assert!(!holds(&world.database.named(SWITCH, "node1").unwrap().1, uuid));
+}
