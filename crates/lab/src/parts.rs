@@ -183,7 +183,9 @@ fn node(record: &Record, machine: Machine) -> Boot {
                     daemon("vswitchd")
                 )),
                 // A new vswitchd may make br-ex anew, without addresses.
-                after: vec![ip(addressed)],
+                after: std::iter::once(ip(addressed))
+                    .chain(userspace.then(|| introduce_neighbours(record, machine)))
+                    .collect(),
                 daemon_pid_file: Some("/run/openvswitch/ovs-vswitchd.pid".into()),
                 needs: vec!["ovsdb"],
                 // Alone, ovn-controller would notice after a back-off of up to 8 s.
@@ -222,7 +224,7 @@ fn node(record: &Record, machine: Machine) -> Boot {
 /// Everything Open vSwitch and OVN must know about the node, in one transaction before vswitchd starts.
 fn configure_switch(machine: Machine, userspace: bool, southbound: &str) -> Step {
     let name = machine.name();
-    let mac = machine.mac().map(|byte| format!("{byte:02x}")).join(":");
+    let mac = mac_text(machine);
     let kind = if userspace { "netdev" } else { "system" };
     step(
         &format!(
@@ -237,6 +239,24 @@ fn configure_switch(machine: Machine, userspace: bool, southbound: &str) -> Step
         ),
         String::new(),
     )
+}
+
+/// Tells the userspace datapath the other nodes' hardware addresses: it drops the packet for which it first has to ask. The kernel's
+/// datapath keeps such a packet and needs none of this.
+fn introduce_neighbours(record: &Record, machine: Machine) -> Step {
+    let mut script = String::from("ovs-appctl tnl/neigh/aging 3600 >/dev/null\n");
+    for other in (1..=record.spec.nodes).map(Machine::Node).filter(|other| *other != machine) {
+        script.push_str(&format!(
+            "ovs-appctl tnl/neigh/set br-ex {} {} >/dev/null\n",
+            other.v4(),
+            mac_text(other)
+        ));
+    }
+    step("sh -e -s", script)
+}
+
+fn mac_text(machine: Machine) -> String {
+    machine.mac().map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// Nodes and the outside are routers.
