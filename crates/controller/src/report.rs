@@ -279,9 +279,7 @@ async fn event(client: &kube::Client, problem: &Problem) -> kube::Result<()> {
 /// The same problem of the same object has the same name, so a restarted controller does not tell it twice.
 fn event_name(problem: &Problem) -> String {
     let told = format!("{} {} {}", problem.object.uid, problem.reason, problem.message);
-    format!(
-        "{}.{}",
-        problem.object.name,
-        Uuid::new_v5(&Uuid::NAMESPACE_OID, told.as_bytes()).simple()
-    )
+    // Object names are ASCII and may be as long as an Event's own name.
+    let object = &problem.object.name[..problem.object.name.len().min(200)];
+    format!("{object}.{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, told.as_bytes()).simple())
 }

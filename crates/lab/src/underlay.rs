@@ -95,14 +95,12 @@ pub fn enter_new_namespace(pin: &Path, machine: Machine) -> anyhow::Result<()> {
     let far = format!("{name}-{UPLINK}");
     netlink(async |handle| {
         let bridge = index(&handle, BRIDGE).await?;
-        // The kernel takes a dead machine's namespace down later, and with it the old cable.
+        // The kernel takes a dead machine's namespace down later, and with it the old cable; it may be doing so right now.
         if let Ok(old) = index(&handle, &name).await {
-            handle
-                .link()
-                .del(old)
-                .execute()
-                .await
-                .with_context(|| format!("removing the old cable of {name}"))?;
+            let removed = handle.link().del(old).execute().await;
+            if index(&handle, &name).await.is_ok() {
+                removed.with_context(|| format!("removing the old cable of {name}"))?;
+            }
         }
         let cable = LinkVeth::new(&name, &far).controller(bridge).up().build();
         handle
