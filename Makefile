@@ -24,6 +24,7 @@ packages_build := gcc libc6-dev
 packages_lab := $(packages_build) mmdebstrap debian-archive-keyring iproute2 nftables
 packages_kernel := $(packages_lab) qemu-system-x86 e2fsprogs cpio kmod xz-utils python3
 packages_lint := $(packages_build) python3
+packages_test := $(packages_lab) python3 openssl
 packages_fuzz := $(packages_build) g++
 
 .PHONY: help deps build image lab lab-down test test-kernel bench lint fuzz
@@ -31,7 +32,7 @@ packages_fuzz := $(packages_build) g++
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: deps-kernel deps-lint deps-fuzz ## install the Debian packages the other targets need, if any is missing
+deps: deps-test deps-kernel deps-lint deps-fuzz ## install the Debian packages the other targets need, if any is missing
 
 build: deps-build ## build netloom and netloom-cni (release)
 	$(call step,building netloom and netloom-cni: the first time takes a few minutes)
@@ -49,7 +50,7 @@ lab: deps-lab ## build what is missing and start a cluster on this machine
 lab-down: ## stop the lab and remove it
 	@$(target)/release/netloom lab down
 
-test: deps-lab deps-lint image ## run every test that needs no other kernel
+test: deps-test image ## run every test that needs no other kernel
 	$(call step,building the tests)
 	@$(cargo) build --locked $(quiet) --workspace --bins
 	@$(cargo) test --locked $(quiet) --workspace --no-run
@@ -88,8 +89,8 @@ fuzz: deps-fuzz ## fuzz every parser of foreign bytes, FUZZ_SECONDS (20) each
 	@fuzz/run
 
 # Installing costs nothing where nothing is missing.
-.PHONY: deps-build deps-lab deps-kernel deps-lint deps-fuzz
-deps-build deps-lab deps-kernel deps-lint deps-fuzz: deps-%:
+.PHONY: deps-build deps-lab deps-test deps-kernel deps-lint deps-fuzz
+deps-build deps-lab deps-test deps-kernel deps-lint deps-fuzz: deps-%:
 	@missing=$$(comm -23 <(printf '%s\n' $(packages_$*) | sort) \
 	    <(dpkg-query -W -f='$${db:Status-Status} $${Package}\n' $(packages_$*) 2>/dev/null | sed -n 's/^installed //p' | sort)); \
 	if [ -n "$$missing" ]; then \
