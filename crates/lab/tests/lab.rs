@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use netloom_lab::{IpFamily, Lab, PartState, Signal, Spec};
 
@@ -122,4 +124,33 @@ fn a_wrong_request_is_refused_before_anything_starts() {
     let refusal = Lab::up(spec).err().unwrap().to_string();
     assert!(refusal.contains("run `make image` first"), "{refusal}");
     assert!(!Path::new("/var/lib/netloom/test-image").exists());
+}
+
+/// An image like the real one, made of links to it, in which one program cannot start.
+#[test]
+fn a_failed_start_names_the_part_shows_its_log_and_leaves_nothing() {
+    let mut spec = Spec::new("test-failing").nodes(1);
+    let copy = tempfile::tempdir_in(spec.image.parent().unwrap()).unwrap();
+    let image = copy.path().join("rootfs");
+    assert!(
+        Command::new("cp")
+            .arg("-al")
+            .args([&spec.image, &image])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let northd = image.join("usr/bin/ovn-northd");
+    std::fs::remove_file(&northd).unwrap();
+    std::fs::write(&northd, "#!/bin/sh\necho the dog ate my database >&2\nexit 3\n").unwrap();
+    std::fs::set_permissions(&northd, std::fs::Permissions::from_mode(0o755)).unwrap();
+    spec.image = image;
+
+    let said = format!("{:#}", Lab::up(spec).err().unwrap());
+    assert!(said.contains("control/northd failed"), "{said}");
+    assert!(said.contains("the dog ate my database"), "{said}");
+    for left in ["/var/lib/netloom/test-failing", "/run/netloom/test-failing"] {
+        assert!(!Path::new(left).exists(), "{left} is left behind");
+    }
+    assert!(!std::fs::read_to_string("/proc/mounts").unwrap().contains("test-failing"));
 }

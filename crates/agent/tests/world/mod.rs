@@ -245,14 +245,18 @@ impl World {
             .unwrap_or_default()
     }
 
-    /// The process id, outside, of the agent itself (nsenter forks once for the PID namespace).
+    /// The process id, outside, of the agent itself: nsenter forks once for the PID namespace. Found by its parent, because the
+    /// kernel's own list of children may leave out a living one.
     fn agent_pid(&self, agent: &Child) -> u32 {
-        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", agent.id())).unwrap_or_default();
-        children
-            .split_whitespace()
-            .next()
-            .and_then(|pid| pid.parse().ok())
-            .unwrap_or(agent.id())
+        let parent = format!("PPid:\t{}\n", agent.id());
+        let processes = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        let is_child = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| status.contains(&parent));
+        processes
+            .into_iter()
+            .find(is_child)
+            .expect("nsenter has no child: the agent is gone")
     }
 
     /// A listening socket on the node, for a server that runs in the test.
