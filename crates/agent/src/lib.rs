@@ -17,6 +17,7 @@ pub mod gateway;
 mod health;
 mod management;
 pub mod metrics;
+pub mod mirror;
 pub mod net;
 mod node;
 mod southbound;

@@ -8,12 +8,12 @@ mod shared;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use netloom_ovsdb::{Client, Condition, Datum, Event, Events, Function, MonitorTable, Options, Remotes, Row, Tls};
-use tokio::sync::watch;
+use netloom_ovsdb::{Client, Condition, Datum, Events, Function, MonitorTable, Options, Remotes, Row, Tls};
 use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::assignment::{Assignment, AssignmentError};
+use crate::mirror::{Mirror, Reflect};
 use crate::switch::state::strings;
 
 /// A logical port of this node.
@@ -43,6 +43,10 @@ impl SouthboundState {
     pub fn binding(&self, logical_port: &str) -> Option<&Arc<Binding>> {
         self.bindings.get(self.by_port.get(logical_port)?)
     }
+}
+
+impl Reflect for SouthboundState {
+    const DATABASE: &'static str = "southbound database";
 
     fn clear(&mut self) {
         self.chassis = None;
@@ -70,6 +74,11 @@ impl SouthboundState {
             _ => {}
         }
     }
+
+    fn set_connected(&mut self, connected: Result<(), String>) {
+        self.connected = connected.is_ok();
+        self.disconnected_because = connected.err().unwrap_or_default();
+    }
 }
 
 fn binding_of(row: &Row) -> Binding {
@@ -84,7 +93,15 @@ fn binding_of(row: &Row) -> Binding {
 #[derive(Debug)]
 pub struct Southbound {
     client: Client,
-    state: watch::Sender<SouthboundState>,
+    mirror: Mirror<SouthboundState>,
+}
+
+impl std::ops::Deref for Southbound {
+    type Target = Mirror<SouthboundState>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.mirror
+    }
 }
 
 impl Southbound {
@@ -109,33 +126,9 @@ impl Southbound {
         let (client, events) = Client::start(options);
         let southbound = Arc::new(Self {
             client,
-            state: watch::Sender::default(),
+            mirror: Mirror::default(),
         });
         (southbound.clone(), follow(southbound, events))
-    }
-
-    /// Looks at the replica. Be brief: writers wait.
-    pub fn read<T>(&self, look: impl FnOnce(&SouthboundState) -> T) -> T {
-        look(&self.state.borrow())
-    }
-
-    /// Waits until `find` finds something; looks again after every change and at no other time.
-    pub async fn until<T>(&self, find: impl Fn(&SouthboundState) -> Option<T>) -> T {
-        let mut changes = self.state.subscribe();
-        loop {
-            if let Some(found) = find(&changes.borrow_and_update()) {
-                return found;
-            }
-            if changes.changed().await.is_err() {
-                // The sender lives in `self`: it cannot be gone while we are here.
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-
-    /// Notifies of every change.
-    pub fn changes(&self) -> watch::Receiver<SouthboundState> {
-        self.state.subscribe()
     }
 
     /// Shows the ports of this chassis, and only those.
@@ -156,40 +149,7 @@ impl Southbound {
 async fn follow(southbound: Arc<Southbound>, mut events: Events) -> anyhow::Error {
     let mut watched = None;
     while let Some(event) = events.recv().await {
-        match event {
-            Event::Connected { remote, resumed } => {
-                info!(%remote, resumed, "connected to the southbound database");
-                if resumed {
-                    southbound.state.send_modify(|state| state.connected = true);
-                }
-            }
-            Event::Snapshot(replica) => southbound.state.send_modify(|state| {
-                state.clear();
-                state.connected = true;
-                for (table, rows) in replica.tables() {
-                    rows.iter().for_each(|(uuid, row)| state.put(table, *uuid, Some(row)));
-                }
-            }),
-            Event::Update(changes) => southbound.state.send_modify(|state| {
-                for change in &changes {
-                    state.put(&change.table, change.uuid, change.new.as_deref());
-                }
-            }),
-            Event::Unreachable { remote, reason } => {
-                warn!(%remote, %reason, "cannot connect to the southbound database");
-                southbound
-                    .state
-                    .send_modify(|state| state.disconnected_because = reason.to_string());
-            }
-            Event::Disconnected(reason) => {
-                warn!(%reason, "lost the connection to the southbound database");
-                southbound.state.send_modify(|state| {
-                    state.connected = false;
-                    state.disconnected_because = reason.to_string();
-                });
-            }
-            _ => {}
-        }
+        southbound.apply(event);
         let chassis = southbound.read(|state| state.chassis);
         if let Some(chassis) = chassis.filter(|chassis| watched != Some(*chassis)) {
             watched = Some(chassis);

@@ -168,6 +168,7 @@ async fn replace_flows(target: &str, flows: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mirror::Reflect as _;
     use netloom_ovsdb::{Datum, Row};
     use uuid::Uuid;
 

@@ -7,10 +7,11 @@ pub mod state;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netloom_ovsdb::{Client, Datum, Event, Events, MonitorTable, Mutation, Operation, Options, Remotes, Row, TransactError, Transaction};
-use tokio::sync::{Mutex, watch};
-use tracing::{info, warn};
+use netloom_ovsdb::{Client, Datum, Events, MonitorTable, Mutation, Operation, Options, Remotes, Row, TransactError, Transaction};
+use tokio::sync::Mutex;
 use uuid::Uuid;
+
+use crate::mirror::Mirror;
 
 pub use state::{Interface, SwitchState};
 
@@ -62,8 +63,16 @@ pub struct Plugged {
 #[derive(Debug)]
 pub struct Switch {
     client: Client,
-    state: watch::Sender<SwitchState>,
+    mirror: Mirror<SwitchState>,
     writing: Mutex<()>,
+}
+
+impl std::ops::Deref for Switch {
+    type Target = Mirror<SwitchState>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.mirror
+    }
 }
 
 impl Switch {
@@ -79,29 +88,10 @@ impl Switch {
         let (client, events) = Client::start(options);
         let switch = Arc::new(Self {
             client,
-            state: watch::Sender::default(),
+            mirror: Mirror::default(),
             writing: Mutex::new(()),
         });
         (switch.clone(), follow(switch, events))
-    }
-
-    /// Looks at the replica. Be brief: writers wait.
-    pub fn read<T>(&self, look: impl FnOnce(&SwitchState) -> T) -> T {
-        look(&self.state.borrow())
-    }
-
-    /// Waits until `find` finds something; looks again after every change and at no other time.
-    pub async fn until<T>(&self, find: impl Fn(&SwitchState) -> Option<T>) -> T {
-        let mut changes = self.state.subscribe();
-        loop {
-            if let Some(found) = find(&changes.borrow_and_update()) {
-                return found;
-            }
-            if changes.changed().await.is_err() {
-                // The sender lives in `self`: it cannot be gone while we are here.
-                std::future::pending::<()>().await;
-            }
-        }
     }
 
     /// Waits until the replica is current, but not for long: an agent that has just started is about to connect.
@@ -111,11 +101,6 @@ impl Switch {
             Ok(()) => Ok(()),
             Err(_) => self.read(SwitchState::check_connected),
         }
-    }
-
-    /// Notifies of every change.
-    pub fn changes(&self) -> watch::Receiver<SwitchState> {
-        self.state.subscribe()
     }
 
     /// Plugs an interface in one transaction that also removes whatever had its name or its logical port before.
@@ -237,38 +222,7 @@ fn table(name: &str, columns: &[&str]) -> MonitorTable {
 
 async fn follow(switch: Arc<Switch>, mut events: Events) -> anyhow::Error {
     while let Some(event) = events.recv().await {
-        match event {
-            Event::Connected { remote, resumed } => {
-                info!(%remote, resumed, "connected to the local switch");
-                if resumed {
-                    switch.state.send_modify(|state| state.connected = true);
-                }
-            }
-            Event::Snapshot(replica) => switch.state.send_modify(|state| {
-                state.clear();
-                state.connected = true;
-                for (table, rows) in replica.tables() {
-                    rows.iter().for_each(|(uuid, row)| state.put(table, *uuid, Some(row)));
-                }
-            }),
-            Event::Update(changes) => {
-                switch
-                    .state
-                    .send_modify(|state| changes.iter().for_each(|change| state.apply(change)));
-            }
-            Event::Unreachable { remote, reason } => {
-                warn!(%remote, %reason, "cannot connect to the local switch");
-                switch.state.send_modify(|state| state.disconnected_because = reason.to_string());
-            }
-            Event::Disconnected(reason) => {
-                warn!(%reason, "lost the connection to the local switch");
-                switch.state.send_modify(|state| {
-                    state.connected = false;
-                    state.disconnected_because = reason.to_string();
-                });
-            }
-            _ => {}
-        }
+        switch.apply(event);
     }
     anyhow::anyhow!("the client of the local switch ended")
 }
@@ -277,6 +231,7 @@ async fn follow(switch: Arc<Switch>, mut events: Events) -> anyhow::Error {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::field_reassign_with_default)]
     use super::*;
+    use crate::mirror::Reflect as _;
 
     fn state(interfaces: &[(&str, &str, &str)]) -> SwitchState {
         let mut state = SwitchState::default();

@@ -5,11 +5,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use netloom_ovsdb::{Datum, Row, RowChange};
+use netloom_ovsdb::{Datum, Row};
 use uuid::Uuid;
 
 use super::SwitchError;
 use crate::cni::request::Sandbox;
+use crate::mirror::Reflect;
 
 /// `external_ids` keys we write on interfaces.
 pub mod ids {
@@ -109,9 +110,10 @@ pub struct SwitchState {
     interfaces: HashMap<Uuid, Arc<Interface>>,
 }
 
-impl SwitchState {
-    /// Forgets all rows: a snapshot follows.
-    pub fn clear(&mut self) {
+impl Reflect for SwitchState {
+    const DATABASE: &'static str = "local switch";
+
+    fn clear(&mut self) {
         let (connected, reason) = (self.connected, std::mem::take(&mut self.disconnected_because));
         *self = Self {
             connected,
@@ -120,13 +122,7 @@ impl SwitchState {
         };
     }
 
-    /// Applies the change of one row.
-    pub fn apply(&mut self, change: &RowChange) {
-        self.put(&change.table, change.uuid, change.new.as_deref());
-    }
-
-    /// Sets or removes one row.
-    pub fn put(&mut self, table: &str, uuid: Uuid, row: Option<&Row>) {
+    fn put(&mut self, table: &str, uuid: Uuid, row: Option<&Row>) {
         match table {
             "Open_vSwitch" => {
                 self.external_ids = row.map(|row| strings(row, "external_ids")).unwrap_or_default();
@@ -139,6 +135,13 @@ impl SwitchState {
         }
     }
 
+    fn set_connected(&mut self, connected: Result<(), String>) {
+        self.connected = connected.is_ok();
+        self.disconnected_because = connected.err().unwrap_or_default();
+    }
+}
+
+impl SwitchState {
     /// Fails unless the rows are current: what is not there now may only not be known.
     pub fn check_connected(&self) -> Result<(), SwitchError> {
         if self.connected {
