@@ -111,7 +111,11 @@ async fn tell(client: &kube::Client, told: &mut Told, current: &Findings) -> boo
     if told.network != current.network {
         match network_ready(client, current).await {
             Ok(()) => told.network.clone_from(&current.network),
-            Err(error) => complete &= passes(&error, "set the condition of", "ClusterNetwork/default"),
+            // Should it be gone, the next findings say so; until then it is there and has to be told.
+            Err(error) => {
+                warn!(%error, "cannot set the condition of ClusterNetwork/default, trying again");
+                complete = false;
+            }
         }
     }
     complete
@@ -149,9 +153,9 @@ async fn told_before(client: &kube::Client) -> kube::Result<BTreeMap<ObjectRef, 
     Ok(found)
 }
 
-/// Whether an error needs no second try: the object is gone.
+/// Whether an error needs no second try: the object is gone, or another has its name.
 fn passes(error: &kube::Error, doing: &str, object: &str) -> bool {
-    let gone = matches!(error, kube::Error::Api(status) if status.code == 404);
+    let gone = matches!(error, kube::Error::Api(status) if status.code == 404 || status.message.contains("UID in precondition"));
     if !gone {
         warn!(%error, object, "cannot {doing}, trying again");
     }
@@ -209,7 +213,11 @@ async fn network_ready(client: &kube::Client, current: &Findings) -> kube::Resul
 
 async fn set_condition(client: &kube::Client, object: &ObjectRef, condition: Value) -> kube::Result<()> {
     let parameters = PatchParams::default();
-    let patch = json!({ "status": { "conditions": [condition] } });
+    let mut patch = json!({ "status": { "conditions": [condition] } });
+    if !object.uid.is_empty() {
+        // Only this very object: another may have its name by now.
+        patch["metadata"] = json!({ "uid": object.uid });
+    }
     match object.kind {
         "Pod" => {
             let api: Api<Pod> = Api::namespaced(client.clone(), &object.namespace);
