@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use crate::{
     Options, json,
     kind::{Kind, Registry},
-    services::Addresses,
+    services::{self, Addresses},
     status::{Failure, Result},
     store::{Key, Object, Refused, Store, StoreError},
+    taken::Taken,
     validate,
 };
 
@@ -23,8 +24,8 @@ pub struct Api {
     pub registry: Registry,
     /// Cluster addresses and node ports.
     pub(crate) addresses: Addresses,
-    /// Writes to a resource with allocations happen one at a time: what is free is read from the objects themselves.
-    allocation: tokio::sync::Mutex<()>,
+    /// What Services have; held from the choice of something free until it is written.
+    taken: tokio::sync::Mutex<Taken>,
 }
 
 /// Which part of an object an update may change.
@@ -80,7 +81,7 @@ impl Api {
             store,
             registry: Registry::default(),
             addresses,
-            allocation: tokio::sync::Mutex::new(()),
+            taken: tokio::sync::Mutex::default(),
         };
         api.refresh_kinds();
         Arc::new(api)
@@ -121,7 +122,7 @@ impl Api {
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &name, &causes));
         }
-        let _allocating = self.allocate(kind, &mut value, None).await?;
+        let allocating = self.allocate(kind, &mut value, None).await?;
         let key = key(if kind.namespaced { namespace } else { "" }, &name);
         if dry_run {
             if self.store.get(&kind.resource(), &key).is_some() {
@@ -138,6 +139,7 @@ impl Api {
                 Refused::Terminating => Failure::terminating(kind, &name, namespace),
                 Refused::Store(error) => error.into(),
             })?;
+        drop(allocating);
         self.acknowledge(kind, &object).await?;
         Ok(object)
     }
@@ -160,7 +162,7 @@ impl Api {
                 .get(&kind.resource(), &key)
                 .ok_or_else(|| Failure::not_found(kind, name))?;
             let mut new = self.revise(kind, &old, part, change(&old.value)?)?;
-            let _allocating = self.allocate(kind, &mut new, Some(&old.value)).await?;
+            let allocating = self.allocate(kind, &mut new, Some(&old.value)).await?;
             if same(&old.value, &new) {
                 self.store.settled(old.revision).await?;
                 return Ok(old);
@@ -172,6 +174,7 @@ impl Api {
             let swapped = self
                 .store
                 .swap(&kind.resource(), &key, Some(old.revision), (!finished).then_some(new));
+            drop(allocating);
             match swapped {
                 Ok(object) => {
                     self.acknowledge(kind, &object).await?;
@@ -271,6 +274,9 @@ impl Api {
             copy(before, &mut new, &format!("/metadata/{field}"));
         }
         let mut new = kind.normalize(new)?;
+        if kind.is("services") {
+            services::release(&mut new, before);
+        }
         let mut causes = validate::metadata(kind, &new);
         causes.extend(kind.validate(&new, (part == Part::Main).then_some(before)));
         if !causes.is_empty() && part != Part::Status {
@@ -283,16 +289,18 @@ impl Api {
         Ok(new)
     }
 
-    async fn allocate(&self, kind: &Kind, new: &mut Value, old: Option<&Value>) -> Result<Option<tokio::sync::MutexGuard<'_, ()>>> {
-        if !kind.is("services") {
+    async fn allocate(&self, kind: &Kind, new: &mut Value, old: Option<&Value>) -> Result<Option<tokio::sync::MutexGuard<'_, Taken>>> {
+        let settled = old.is_some_and(|old| json::at(old, "/spec") == json::at(new, "/spec"));
+        if !kind.is("services") || settled {
             return Ok(None);
         }
-        let guard = self.allocation.lock().await;
-        let causes = self.addresses.assign(new, old, &self.store.list("services", None).0);
+        let mut taken = self.taken.lock().await;
+        taken.catch_up(&self.store);
+        let causes = self.addresses.assign(new, old, &taken);
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, json::name(new), &causes));
         }
-        Ok(Some(guard))
+        Ok(Some(taken))
     }
 
     /// Waits until a write is durable; a changed definition changes the kinds that are served.

@@ -165,6 +165,8 @@ pub fn service(service: &mut Value) {
     default(service, "/spec/sessionAffinity", "None");
     if json::text(service, "/spec/sessionAffinity") == "ClientIP" {
         default(service, "/spec/sessionAffinityConfig/clientIP/timeoutSeconds", 10800);
+    } else {
+        json::remove(service, "/spec/sessionAffinityConfig");
     }
     let kind = json::text(service, "/spec/type").to_owned();
     if kind != "ExternalName" {

@@ -19,6 +19,7 @@ pub mod json;
 pub mod kind;
 pub mod kubelet;
 pub mod native;
+mod node_ports;
 pub mod openapi;
 pub mod patch;
 pub mod rest;
@@ -27,6 +28,7 @@ pub mod services;
 pub mod status;
 pub mod store;
 pub mod table;
+mod taken;
 pub mod validate;
 
 use std::{

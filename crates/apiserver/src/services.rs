@@ -1,14 +1,21 @@
-//! Cluster addresses and node ports of Services. What is free is computed from the Services that exist, so there is no
-//! allocation record to repair; the caller holds the allocation lock from reading the list until the write.
+//! Cluster addresses of Services; [`crate::node_ports`] does the same for their ports. What is free is told by the Services
+//! that exist ([`crate::taken`]), so there is no allocation record to repair.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use crate::{json, status::Cause, store::Object};
+use crate::{
+    json, node_ports,
+    status::Cause,
+    taken::{Taken, key_of},
+};
 
-const NODE_PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
+/// The address of each range that cluster DNS has by custom; given only to those who ask for it.
+const DNS: u32 = 10;
+
+const ADDRESS_FIELDS: [&str; 4] = ["/spec/clusterIP", "/spec/clusterIPs", "/spec/ipFamilies", "/spec/ipFamilyPolicy"];
 
 /// The address ranges Services get their cluster addresses from; the first one's family is the default.
 pub struct Addresses {
@@ -27,25 +34,21 @@ impl Addresses {
     }
 
     /// Gives a Service the addresses and node ports it needs and lacks, and releases those it needs no more.
-    pub fn assign(&self, service: &mut Value, old: Option<&Value>, existing: &[Arc<Object>]) -> Vec<Cause> {
-        let others = || existing.iter().map(|o| &o.value).filter(|o| !same_object(o, service));
-        let used: BTreeSet<String> = others()
-            .flat_map(|o| json::list(o, "/spec/clusterIPs"))
-            .filter_map(|a| a.as_str().map(str::to_owned))
-            .collect();
-        let ports: BTreeSet<i64> = others().flat_map(node_ports).collect();
+    pub(crate) fn assign(&self, service: &mut Value, old: Option<&Value>, taken: &Taken) -> Vec<Cause> {
+        let key = key_of(service);
+        let port_taken = |port: i64| taken.port(port, &key);
         if let Some(old) = old {
             inherit(service, old);
         }
         if json::text(service, "/spec/type") == "ExternalName" {
-            for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-                json::remove(service, &format!("/spec/{field}"));
+            for field in ADDRESS_FIELDS {
+                json::remove(service, field);
             }
-            return Vec::new();
+            return node_ports::assign(service, port_taken);
         }
         let mut causes = self.assign_families(service);
-        causes.extend(self.assign_addresses(service, &used));
-        causes.extend(assign_node_ports(service, ports));
+        causes.extend(self.assign_addresses(service, |address| taken.address(address, &key)));
+        causes.extend(node_ports::assign(service, port_taken));
         causes
     }
 
@@ -55,9 +58,10 @@ impl Addresses {
             .iter()
             .filter_map(|f| f.as_str().map(str::to_owned))
             .collect();
-        for address in json::list(service, "/spec/clusterIPs") {
+        let first = [json::at(service, "/spec/clusterIP").clone()];
+        for address in first.iter().chain(json::list(service, "/spec/clusterIPs")) {
             let family = address.as_str().and_then(|a| a.parse::<IpAddr>().ok());
-            let family = family.map(|a| if a.is_ipv4() { "IPv4" } else { "IPv6" });
+            let family = family.map(|a| family_of(&a));
             if let Some(family) = family.filter(|f| !wanted.iter().any(|w| w == f)) {
                 wanted.push(family.to_owned());
             }
@@ -77,6 +81,11 @@ impl Addresses {
         }
         if wanted.is_empty() {
             wanted.extend(available.first().map(|&f| f.to_owned()));
+            // Nobody but its user knows of which family the endpoints of such a service are.
+            let headless = json::text(service, "/spec/clusterIP") == "None";
+            if headless && policy.is_empty() && json::entries(service, "/spec/selector").next().is_none() {
+                wanted = available.iter().map(|&f| f.to_owned()).collect();
+            }
         }
         if dual {
             let more = available.iter().filter(|f| !wanted.iter().any(|w| w == *f)).map(|&f| f.to_owned());
@@ -91,7 +100,7 @@ impl Addresses {
         causes
     }
 
-    fn assign_addresses(&self, service: &mut Value, used: &BTreeSet<String>) -> Vec<Cause> {
+    fn assign_addresses(&self, service: &mut Value, taken: impl Fn(&IpAddr) -> bool) -> Vec<Cause> {
         let first = json::text(service, "/spec/clusterIP").to_owned();
         if first == "None" {
             json::set(service, "/spec/clusterIPs", json!(["None"]));
@@ -112,10 +121,16 @@ impl Addresses {
         given.truncate(families.len());
         for (index, address) in given.iter().enumerate() {
             let field = format!("spec.clusterIPs[{index}]");
-            let inside = address
-                .parse::<IpAddr>()
-                .is_ok_and(|a| self.cidrs.iter().any(|cidr| cidr.contains(&a)));
-            if used.contains(address) {
+            let parsed = address.parse::<IpAddr>();
+            let inside = parsed
+                .as_ref()
+                .is_ok_and(|a| self.cidrs.iter().any(|cidr| cidr.contains(a) && cidr.network() != *a));
+            if let (Ok(parsed), Some(wanted)) = (&parsed, families.get(index))
+                && family_of(parsed) != wanted
+            {
+                let why = format!("expected an {wanted} value as indicated by `ipFamilies[{index}]`");
+                causes.push(Cause::invalid(field, &json!(address), why));
+            } else if parsed.as_ref().is_ok_and(&taken) {
                 causes.push(Cause::invalid(
                     field,
                     &json!([address]),
@@ -135,9 +150,12 @@ impl Addresses {
                 continue;
             };
             // The first address is the API server's own.
-            let free = (2..).map_while(|n| nth(cidr, n)).map(|a| a.to_string()).find(|a| !used.contains(a));
+            let free = (2..)
+                .filter(|&n| n != DNS)
+                .map_while(|n| nth(cidr, n))
+                .find(|address| !taken(address));
             match free {
-                Some(free) => given.push(free),
+                Some(free) => given.push(free.to_string()),
                 None => causes.push(Cause::invalid(
                     "spec.clusterIPs",
                     &json!(given),
@@ -151,12 +169,22 @@ impl Addresses {
     }
 }
 
+/// Takes away what a Service of the new type cannot have and its writer did not ask for.
+pub(crate) fn release(service: &mut Value, old: &Value) {
+    node_ports::release(service, old);
+    if json::text(service, "/spec/type") == "ExternalName" && json::at(service, "/spec/clusterIP") == json::at(old, "/spec/clusterIP") {
+        for field in ADDRESS_FIELDS {
+            json::remove(service, field);
+        }
+    }
+}
+
 /// What an update leaves out stays as it was.
 fn inherit(service: &mut Value, old: &Value) {
     if json::text(old, "/spec/type") == "ExternalName" {
         return;
     }
-    for field in ["/spec/clusterIP", "/spec/clusterIPs", "/spec/ipFamilies", "/spec/ipFamilyPolicy"] {
+    for field in ADDRESS_FIELDS {
         let before = json::at(old, field);
         if !before.is_null() && matches!(json::at(service, field), Value::Null) {
             json::set(service, field, before.clone());
@@ -165,73 +193,15 @@ fn inherit(service: &mut Value, old: &Value) {
     if json::text(service, "/spec/clusterIP").is_empty() {
         json::set(service, "/spec/clusterIP", json::at(old, "/spec/clusterIP").clone());
     }
-    let known: Vec<_> = json::list(old, "/spec/ports").to_vec();
-    for port in json::list_mut(service, "/spec/ports") {
-        let same = |other: &&Value| {
-            json::at(other, "/port") == json::at(port, "/port") && json::at(other, "/protocol") == json::at(port, "/protocol")
-        };
-        let before = known.iter().find(same).map(|other| json::at(other, "/nodePort").clone());
-        if let Some(before) = before.filter(|b| !b.is_null())
-            && json::number(port, "/nodePort").unwrap_or(0) == 0
-        {
-            json::set(port, "/nodePort", before);
-        }
-    }
-}
-
-fn assign_node_ports(service: &mut Value, mut used: BTreeSet<i64>) -> Vec<Cause> {
-    let kind = json::text(service, "/spec/type");
-    let balanced = kind == "LoadBalancer" && json::at(service, "/spec/allocateLoadBalancerNodePorts") != false;
-    let needed = kind == "NodePort" || balanced;
-    let mut causes = Vec::new();
-    let local = kind == "LoadBalancer" && json::text(service, "/spec/externalTrafficPolicy") == "Local";
-    for (index, port) in json::list_mut(service, "/spec/ports").iter_mut().enumerate() {
-        let field = format!("spec.ports[{index}].nodePort");
-        let given = json::number(port, "/nodePort").unwrap_or(0);
-        if !needed {
-            json::remove(port, "/nodePort");
-            continue;
-        }
-        if given == 0 {
-            match NODE_PORTS.into_iter().find(|p| !used.contains(p)) {
-                Some(free) => {
-                    used.insert(free);
-                    json::set(port, "/nodePort", free);
-                }
-                None => causes.push(Cause::invalid(field, &json!(0), "no node port is free")),
-            }
-        } else if !NODE_PORTS.contains(&given) {
-            causes.push(Cause::invalid(
-                field,
-                &json!(given),
-                "provided port is not in the valid range. The range of valid ports is 30000-32767",
-            ));
-        } else if !used.insert(given) {
-            causes.push(Cause::invalid(field, &json!(given), "provided port is already allocated"));
-        }
-    }
-    if local && json::number(service, "/spec/healthCheckNodePort").unwrap_or(0) == 0 {
-        used.extend(node_ports(service));
-        if let Some(free) = NODE_PORTS.rev().find(|p| !used.contains(p)) {
-            json::set(service, "/spec/healthCheckNodePort", free);
-        }
-    }
-    causes
-}
-
-fn node_ports(service: &Value) -> Vec<i64> {
-    let ports = json::list(service, "/spec/ports")
-        .iter()
-        .filter_map(|port| json::number(port, "/nodePort"));
-    ports.chain(json::number(service, "/spec/healthCheckNodePort")).collect()
-}
-
-fn same_object(a: &Value, b: &Value) -> bool {
-    json::name(a) == json::name(b) && json::namespace(a) == json::namespace(b)
+    node_ports::inherit(service, old);
 }
 
 fn family(cidr: &IpNet) -> &'static str {
-    if cidr.addr().is_ipv4() { "IPv4" } else { "IPv6" }
+    family_of(&cidr.addr())
+}
+
+fn family_of(address: &IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
 /// The n-th address of a range, if the range is that large (and n small enough to search through).

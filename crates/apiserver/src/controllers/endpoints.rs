@@ -1,20 +1,25 @@
 //! EndpointSlices: for each Service with a selector, the addresses of its pods, one slice per family and set of port
 //! numbers (named ports may mean different numbers in different pods). Names of slices follow from that, so a slice is
-//! updated in place and a restart changes nothing.
+//! updated in place and a restart changes nothing. Endpoints say in which zone they are, and, if the Service wants traffic
+//! to stay close, for which zone or node they are meant.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde_json::{Value, json};
 
 use super::{Reconciler, key_of, owned_by, pods, reference};
 use crate::{
-    api::{Api, Deletion, Part},
+    api::{Api, Deletion, Part, key},
     json,
     kind::Kind,
     status::{Failure, Result},
-    store::{Event, Key},
+    store::{Change, Event, Key, Object},
 };
 
+const ZONE: &str = "/metadata/labels/topology.kubernetes.io~1zone";
 const SERVICE_NAME: &str = "/metadata/labels/kubernetes.io~1service-name";
 
 /// The API allows this many endpoints in one slice.
@@ -28,7 +33,8 @@ impl Reconciler for EndpointSlices {
     type Key = Key;
 
     fn resources(&self, _: &Api) -> Vec<String> {
-        vec!["services".into(), "pods".into(), "endpointslices.discovery.k8s.io".into()]
+        let resources = ["services", "pods", "nodes", "endpointslices.discovery.k8s.io"];
+        resources.map(str::to_owned).to_vec()
     }
 
     fn affected(&mut self, api: &Api, resource: &str, event: &Event) -> Vec<Key> {
@@ -45,6 +51,15 @@ impl Reconciler for EndpointSlices {
                 let (services, _) = api.store.list("services", Some(json::namespace(object)));
                 let matching = services.iter().filter(|s| labels.iter().any(|labels| selects(&s.value, labels)));
                 matching.map(|service| key_of(&service.value)).collect()
+            }
+            "nodes" => {
+                let zone = |state: Option<&Arc<Object>>| state.map_or("", |state| json::text(&state.value, ZONE)).to_owned();
+                let now = (event.change != Change::Deleted).then_some(&event.object);
+                if zone(now) == zone(event.previous.as_ref()) {
+                    return Vec::new();
+                }
+                let (services, _) = api.store.list("services", None);
+                services.iter().map(|service| key_of(&service.value)).collect()
             }
             _ => match json::text(object, SERVICE_NAME) {
                 "" => Vec::new(),
@@ -63,11 +78,7 @@ impl Reconciler for EndpointSlices {
         }
         let wanted = desired(api, &kind, &service.value);
         let existing = owned_by(api, "endpointslices.discovery.k8s.io", &service.value);
-        for slice in existing.iter().filter(|slice| !wanted.contains_key(json::name(&slice.value))) {
-            api.delete(&slices, namespace, json::name(&slice.value), &Deletion::default())
-                .await?;
-        }
-        for (name, slice) in wanted {
+        for (name, slice) in &wanted {
             match api.create(&slices, namespace, slice.clone(), false).await {
                 Err(Failure {
                     reason: "AlreadyExists", ..
@@ -80,10 +91,15 @@ impl Reconciler for EndpointSlices {
                         json::set(&mut new, "/metadata/labels", slice["metadata"]["labels"].clone());
                         Ok(new)
                     };
-                    api.update(&slices, namespace, &name, Part::Main, false, change).await?;
+                    api.update(&slices, namespace, name, Part::Main, false, change).await?;
                 }
                 other => drop(other?),
             }
+        }
+        // Last, so that an endpoint that moves from one slice to another is never in none.
+        for slice in existing.iter().filter(|slice| !wanted.contains_key(json::name(&slice.value))) {
+            api.delete(&slices, namespace, json::name(&slice.value), &Deletion::default())
+                .await?;
         }
         Ok(())
     }
@@ -107,7 +123,9 @@ fn desired(api: &Api, kind: &Kind, service: &Value) -> BTreeMap<String, Value> {
     for family in json::list(service, "/spec/ipFamilies").iter().filter_map(Value::as_str) {
         let mut groups: BTreeMap<String, (Value, Vec<Value>)> = BTreeMap::new();
         for pod in &pods {
-            let Some(endpoint) = endpoint(service, pod, family) else { continue };
+            let Some(endpoint) = endpoint(api, service, pod, family) else {
+                continue;
+            };
             let ports = ports(service, pod);
             groups
                 .entry(ports.to_string())
@@ -158,7 +176,7 @@ fn slice(kind: &Kind, service: &Value, name: &str, family: &str, ports: &Value, 
     })
 }
 
-fn endpoint(service: &Value, pod: &Value, family: &str) -> Option<Value> {
+fn endpoint(api: &Api, service: &Value, pod: &Value, family: &str) -> Option<Value> {
     let listed = json::list(pod, "/status/podIPs").iter().map(|a| json::text(a, "/ip"));
     let addresses: BTreeSet<_> = listed.chain([json::text(pod, "/status/podIP")]).collect();
     let address = addresses
@@ -168,18 +186,42 @@ fn endpoint(service: &Value, pod: &Value, family: &str) -> Option<Value> {
     let announced = json::flag(service, "/spec/publishNotReadyAddresses");
     let mut endpoint = json!({
         "addresses": [address],
-        "conditions": { "ready": announced || (ready && !terminating), "serving": announced || ready, "terminating": terminating },
+        "conditions": { "ready": announced || (ready && !terminating), "serving": ready, "terminating": terminating },
         "targetRef": { "kind": "Pod", "namespace": json::namespace(pod), "name": json::name(pod), "uid": json::uid(pod) },
     });
     let node = json::text(pod, "/spec/nodeName");
     if !node.is_empty() {
         endpoint["nodeName"] = json!(node);
+        let found = api.store.get("nodes", &key("", node));
+        let zone = found.as_ref().map_or("", |node| json::text(&node.value, ZONE));
+        if !zone.is_empty() {
+            endpoint["zone"] = json!(zone);
+        }
+        if let Some(hints) = hints(json::text(service, "/spec/trafficDistribution"), zone, node).filter(|_| ready && !terminating) {
+            endpoint["hints"] = hints;
+        }
     }
     let hostname = json::text(pod, "/spec/hostname");
     if !hostname.is_empty() && json::text(pod, "/spec/subdomain") == json::name(service) {
         endpoint["hostname"] = json!(hostname);
     }
     Some(endpoint)
+}
+
+/// For whom an endpoint is meant, by how the Service wants its traffic distributed.
+fn hints(distribution: &str, zone: &str, node: &str) -> Option<Value> {
+    let zones = (!zone.is_empty()).then(|| json!([{ "name": zone }]));
+    match distribution {
+        "PreferClose" | "PreferSameZone" => zones.map(|zones| json!({ "forZones": zones })),
+        "PreferSameNode" => {
+            let mut hints = json!({ "forNodes": [{ "name": node }] });
+            if let Some(zones) = zones {
+                hints["forZones"] = zones;
+            }
+            Some(hints)
+        }
+        _ => None,
+    }
 }
 
 /// The ports of a service as numbers of this pod; a name the pod does not have is left out.

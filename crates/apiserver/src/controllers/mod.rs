@@ -119,10 +119,7 @@ async fn feed(api: Arc<Api>, resource: String, sender: mpsc::Sender<(String, Arc
     }
 }
 
-/// The key of an object.
-pub(crate) fn key_of(object: &Value) -> Key {
-    (json::namespace(object).to_owned(), json::name(object).to_owned())
-}
+pub(crate) use crate::taken::key_of;
 
 /// The key of the controlling owner, if it is of that kind.
 pub(crate) fn owner_key(object: &Value, kind: &str) -> Option<Key> {

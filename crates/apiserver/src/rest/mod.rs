@@ -249,6 +249,7 @@ fn openapi_v2(accept: &str) -> Response {
     if accept.contains("application/json") || !accept.contains("protobuf") {
         return json_response(&openapi::v2());
     }
-    let media = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    // Asked for with an @, which is not allowed in a media type and which clients do not understand in an answer.
+    let media = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     ([(header::CONTENT_TYPE, media)], openapi::v2_protobuf()).into_response()
 }

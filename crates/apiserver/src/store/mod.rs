@@ -282,6 +282,25 @@ impl Store {
         })
     }
 
+    /// All changes of a resource after a revision, durable or not yet.
+    pub(crate) fn changes(&self, resource: &str, revision: u64) -> Result<Vec<Arc<Event>>, Expired> {
+        self.between(resource, revision, u64::MAX)
+    }
+
+    fn between(&self, resource: &str, revision: u64, last: u64) -> Result<Vec<Arc<Event>>, Expired> {
+        let mut state = self.lock();
+        let table = state.table(resource);
+        if revision < table.floor {
+            return Err(Expired {
+                revision,
+                oldest: table.floor,
+            });
+        }
+        let start = table.history.partition_point(|event| event.revision <= revision);
+        let end = table.history.partition_point(|event| event.revision <= last);
+        Ok(table.history.range(start..end.max(start)).cloned().collect())
+    }
+
     /// The newest revision given out.
     pub fn revision(&self) -> u64 {
         self.lock().revision
@@ -311,7 +330,7 @@ impl Follow {
     pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         loop {
             let committed = *self.committed.borrow_and_update();
-            let events = self.since(committed)?;
+            let events = self.store.between(&self.resource, self.revision, committed)?;
             if let Some(last) = events.last() {
                 self.revision = last.revision;
                 return Ok(events);
@@ -331,20 +350,6 @@ impl Follow {
             self.revision = self.revision.max(settled);
         }
         self.revision
-    }
-
-    fn since(&self, committed: u64) -> Result<Vec<Arc<Event>>, Expired> {
-        let mut state = self.store.lock();
-        let table = state.table(&self.resource);
-        if self.revision < table.floor {
-            return Err(Expired {
-                revision: self.revision,
-                oldest: table.floor,
-            });
-        }
-        let start = table.history.partition_point(|event| event.revision <= self.revision);
-        let end = table.history.partition_point(|event| event.revision <= committed);
-        Ok(table.history.range(start..end.max(start)).cloned().collect())
     }
 }
 

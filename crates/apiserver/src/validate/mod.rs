@@ -1,6 +1,10 @@
 //! What is wrong with a built-in object, field by field. Types were checked before, so these functions look at meaning:
 //! names, required fields, fields that must not change. They return causes and never stop at the first.
 
+mod service;
+
+pub use service::service;
+
 use std::{collections::BTreeSet, net::IpAddr};
 
 use serde_json::{Value, json};
@@ -139,61 +143,6 @@ pub fn workload(new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let policy = json::at(new, "/spec/template/spec/restartPolicy");
     if policy != "Always" {
         causes.extend(one_of("spec.template.spec.restartPolicy", policy, &["Always"]));
-    }
-    causes
-}
-
-/// Service.
-pub fn service(new: &Value, old: Option<&Value>) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let kind = json::text(new, "/spec/type");
-    let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-    causes.extend(one_of("spec.type", json::at(new, "/spec/type"), &types));
-    causes.extend(one_of(
-        "spec.sessionAffinity",
-        json::at(new, "/spec/sessionAffinity"),
-        &["ClientIP", "None"],
-    ));
-    let ports = json::list(new, "/spec/ports");
-    let headless = json::text(new, "/spec/clusterIP") == "None";
-    if kind == "ExternalName" && json::text(new, "/spec/externalName").is_empty() {
-        causes.push(Cause::required("spec.externalName", ""));
-    }
-    if ports.is_empty() && kind != "ExternalName" && !headless {
-        causes.push(Cause::required("spec.ports", ""));
-    }
-    let mut names = BTreeSet::new();
-    let mut numbers = BTreeSet::new();
-    for (index, port) in ports.iter().enumerate() {
-        let path = format!("spec.ports[{index}]");
-        let name = json::text(port, "/name");
-        if name.is_empty() && ports.len() > 1 {
-            causes.push(Cause::required(format!("{path}.name"), ""));
-        } else if !name.is_empty() && !names.insert(name) {
-            causes.push(Cause::duplicate(format!("{path}.name"), &json!(name)));
-        }
-        causes.extend(port_number(format!("{path}.port"), json::at(port, "/port")));
-        let protocol = json::text(port, "/protocol");
-        causes.extend(one_of(
-            format!("{path}.protocol"),
-            json::at(port, "/protocol"),
-            &["SCTP", "TCP", "UDP"],
-        ));
-        if !numbers.insert((json::number(port, "/port"), protocol)) {
-            causes.push(Cause::duplicate(path, port));
-        }
-    }
-    for (index, address) in json::list(new, "/spec/externalIPs").iter().enumerate() {
-        causes.extend(address_of(format!("spec.externalIPs[{index}]"), address));
-    }
-    if let Some(old) = old
-        && kind != "ExternalName"
-    {
-        let before = json::text(old, "/spec/clusterIP");
-        if !before.is_empty() && before != json::text(new, "/spec/clusterIP") {
-            let value = json::at(new, "/spec/clusterIPs");
-            causes.push(Cause::invalid("spec.clusterIPs[0]", value, "may not change once set"));
-        }
     }
     causes
 }
