@@ -11,6 +11,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use ipnet::IpNet;
 use netloom_apiserver::{ExecRequest, ExecSession, Kubelet, KubeletError, LogRequest};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::net::UnixStream;
@@ -64,13 +65,20 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         listeners,
         data: data.to_path_buf(),
         token: cluster::token(&options.kubeconfig)?,
-        service_cidrs: options.ip_family.pick("10.96.0.0/16".parse()?, "fd00:10:96::/112".parse()?),
+        service_cidrs: service_ranges(options.ip_family)?,
         advertise: inside.iter().filter(advertise).copied().collect(),
         kubelet: Arc::new(NodeKubelets),
         stop,
     })
     .await
     .context("running the API server")
+}
+
+fn service_ranges(family: IpFamily) -> anyhow::Result<Vec<IpNet>> {
+    let ranges = family.service_ranges().into_iter();
+    ranges
+        .map(|(address, prefix)| IpNet::new(address, prefix).context("naming the range of services"))
+        .collect()
 }
 
 /// The kubelets, reached over the sockets that all machines share.

@@ -3,24 +3,31 @@
 //! Speaks to the lab's API server with the same client the product uses. Waits are watches.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use anyhow::Context as _;
 use futures::TryStreamExt as _;
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, Config};
 use netloom_apiserver::server_url;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::dns;
 use crate::home::{Home, Record, write_private};
 use crate::spec::{API_PORT, IpFamily, Machine};
 
 /// The manifests a cluster needs before anything else, embedded at build time.
 const MANIFESTS: &[&str] = include!(concat!(env!("OUT_DIR"), "/manifests.rs"));
+
+/// The Service of the cluster's DNS.
+const DNS_SERVICE: &str = "kube-dns";
 
 /// Writes the kubeconfig for people and the one for the machines.
 pub fn write_kubeconfigs(home: &Home, record: &Record) -> anyhow::Result<()> {
@@ -71,7 +78,53 @@ pub async fn apply_manifests(client: &Client, family: IpFamily) -> anyhow::Resul
     if !MANIFESTS.is_empty() {
         apply(client, &default_network(family)).await?;
     }
+    provide_dns(client, family).await
+}
+
+/// Makes the Service by which pods reach the DNS part, unless there is one: somebody may have put another server behind it.
+async fn provide_dns(client: &Client, family: IpFamily) -> anyhow::Result<()> {
+    let addresses = family.cluster_dns();
+    let port = |name: &str, protocol: &str| json!({"name": name, "port": dns::PORT, "protocol": protocol});
+    let ports = json!([port("dns", "UDP"), port("dns-tcp", "TCP")]);
+    let service = json!({
+        "metadata": {"name": DNS_SERVICE, "labels": {"k8s-app": DNS_SERVICE, "kubernetes.io/name": "CoreDNS"}},
+        "spec": {"clusterIP": addresses.first(), "clusterIPs": addresses, "ports": ports},
+    });
+    create::<Service>(client, service).await?;
+    let endpoints = family.pick(("IPv4", Machine::Control.v4().into()), ("IPv6", Machine::Control.v6().into()));
+    for (kind, address) in endpoints {
+        let address: IpAddr = address;
+        let slice = json!({
+            "metadata": {
+                "name": format!("{DNS_SERVICE}-{}", kind.to_lowercase()),
+                "labels": {"kubernetes.io/service-name": DNS_SERVICE},
+            },
+            "addressType": kind,
+            "endpoints": [{"addresses": [address], "conditions": {"ready": true, "serving": true, "terminating": false}}],
+            "ports": ports,
+        });
+        create::<EndpointSlice>(client, slice).await?;
+    }
     Ok(())
+}
+
+/// Makes an object of `kube-system`; one that is there stays as it is.
+async fn create<K>(client: &Client, object: Value) -> anyhow::Result<()>
+where
+    K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + std::fmt::Debug,
+{
+    let object: K = serde_json::from_value(object).context("making an object of the cluster's DNS")?;
+    let api = Api::<K>::namespaced(client.clone(), "kube-system");
+    match api.create(&PostParams::default(), &object).await {
+        Err(kube::Error::Api(refusal)) if refusal.code == 409 => Ok(()),
+        other => other
+            .map(drop)
+            .with_context(|| format!("creating the {} of the cluster's DNS", K::kind(&()))),
+    }
 }
 
 fn default_network(family: IpFamily) -> Value {

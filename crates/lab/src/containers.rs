@@ -53,6 +53,9 @@ impl Containers {
         if let Some(network) = &spec.network {
             command.arg("--network").arg(network);
         }
+        if let Some(files) = &spec.files {
+            command.arg("--files").arg(files);
+        }
         command.arg("--directory").arg(&spec.directory).arg("--").args(&spec.command);
         let (stdout, stdout_writer) = std::io::pipe()?;
         let (stderr, stderr_writer) = std::io::pipe()?;

@@ -25,8 +25,8 @@ use crate::protocol::{BootEvent, PartStatus, Reply, Request, ask};
 use crate::shell::Shell;
 use crate::spec::{CONTROL, Datapath, Machine, OUTSIDE, Spec};
 
-/// How long a lab may take to come up before that counts as a failure; ten times what a slow machine needs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a lab may take to come up before that counts as a failure; an emulated machine that also compiles needs a good minute.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A lab on this machine.
 pub struct Lab {
@@ -330,6 +330,15 @@ impl Lab {
         )
         .map(drop)
         .with_context(|| format!("signalling {machine}/{part}"))
+    }
+
+    /// Sends a signal to a whole machine: with SIGKILL it is gone as if its power was cut, until it is restarted.
+    pub fn kill_machine(&self, name: &str, signal: Signal) -> anyhow::Result<()> {
+        let machine = self.status().into_iter().find(|machine| machine.machine == name);
+        let pid = machine
+            .and_then(|machine| machine.pid)
+            .with_context(|| format!("no machine {name} runs"))?;
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).with_context(|| format!("signalling {name}"))
     }
 
     /// A node, or any machine by name.

@@ -14,6 +14,7 @@
 pub mod apiserver;
 mod cluster;
 mod containers;
+pub mod dns;
 pub mod echo;
 pub mod enter;
 mod files;

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use nix::sched::CloneFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::enter::{enter_file, enter_machine};
+use crate::enter::{Mounts, enter_file, enter_machine};
 use crate::lab::Lab;
 use crate::launch;
 use crate::spec::Machine;
@@ -34,6 +34,11 @@ pub struct PodRecord {
     pub addresses: Vec<std::net::IpAddr>,
 }
 
+/// Where a node has the files that this pod's containers see in `/etc`.
+pub fn files(uid: &str) -> PathBuf {
+    Path::new(RECORDS).join(uid)
+}
+
 /// All records below this directory.
 pub fn records(directory: &Path) -> Vec<PodRecord> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -43,7 +48,7 @@ pub fn records(directory: &Path) -> Vec<PodRecord> {
         .collect()
 }
 
-/// Enters the node of a pod and the pod's network namespace; the process must have one thread.
+/// Enters the node of a pod, the pod's network namespace and its view of `/etc`; the process must have one thread.
 pub fn enter_pod(lab: &Lab, namespace: &str, name: &str) -> anyhow::Result<()> {
     for machine in lab.spec().machines().iter().map(Machine::name) {
         let Some(pid) = launch::pid(lab.home(), &machine) else { continue };
@@ -55,7 +60,11 @@ pub fn enter_pod(lab: &Lab, namespace: &str, name: &str) -> anyhow::Result<()> {
             continue;
         };
         enter_machine(pid)?;
-        return pod.network.map_or(Ok(()), |network| enter_file(&network, CloneFlags::CLONE_NEWNET));
+        if let Some(network) = &pod.network {
+            enter_file(network, CloneFlags::CLONE_NEWNET)?;
+        }
+        let files = Some(files(&pod.uid)).filter(|files| files.exists());
+        return Mounts { files, namespace: None }.enter();
     }
     Err(anyhow::anyhow!("no node of the lab runs pod {namespace}/{name}"))
         .context("looking for a pod; `kubectl get pods -A -o wide` lists them")

@@ -111,6 +111,9 @@ pub struct ContainerSpec {
     pub env: BTreeMap<String, String>,
     /// Network namespace; the machine's own without.
     pub network: Option<PathBuf>,
+    /// Directory of files that it sees in `/etc` instead of the machine's.
+    #[serde(default)]
+    pub files: Option<PathBuf>,
     /// Host name it sees.
     pub hostname: String,
     /// Working directory.

@@ -26,6 +26,9 @@ pub const NETLOOM: &str = "/usr/bin/netloom";
 /// Directory of CNI plugins in a machine.
 pub const CNI_BIN: &str = "/opt/cni/bin";
 
+/// Where pods' network namespaces are pinned.
+pub const NETWORKS: &str = "/run/netns";
+
 /// What tells a kubelet to call our CNI plugin.
 const NETWORK_LIST: &str = r#"{
   "cniVersion": "1.1.0",
@@ -73,7 +76,8 @@ pub fn enter(home: &Home, machine: &str, image: &Path, binary: &Path) -> anyhow:
         fs::create_dir_all(root.join(directory)).with_context(|| format!("creating /{directory}"))?;
     }
     // Pods' namespaces are bound here; the directory must be a mount of its own to be seen by everyone in the machine.
-    bind(&root.join("run/netns"), &root.join("run/netns"))?;
+    let networks = root.join(&NETWORKS[1..]);
+    bind(&networks, &networks)?;
 
     // With the old root stacked under the new one, detaching the top leaves only the machine's own mounts.
     chdir(&root)?;
@@ -118,7 +122,8 @@ fn bind(source: &Path, target: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("binding {} to {}", source.display(), target.display()))
 }
 
-fn bind_file(source: &Path, target: &Path) -> anyhow::Result<()> {
+/// Lays one file over another, which is made if it is not there.
+pub fn bind_file(source: &Path, target: &Path) -> anyhow::Result<()> {
     if let Some(parent) = target.parent() {
         fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     }

@@ -22,6 +22,11 @@ pub const SOUTHBOUND_PORT: u16 = 6642;
 /// Port of the API server inside the lab.
 pub const API_PORT: u16 = 6443;
 
+/// Where services get their IPv4 addresses; what `ClusterNetwork` assumes when it does not say.
+const SERVICES_V4: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
+/// Where services get their IPv6 addresses.
+const SERVICES_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0x96, 0, 0, 0, 0, 0);
+
 /// A lab to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
@@ -139,6 +144,27 @@ impl IpFamily {
     /// Whether pods have IPv6 addresses.
     pub fn has_v6(self) -> bool {
         self != IpFamily::Ipv4
+    }
+
+    /// The families that these addresses have.
+    pub fn of(addresses: &[IpAddr]) -> Self {
+        let has = |v4: bool| addresses.iter().any(|address| address.is_ipv4() == v4);
+        match (has(true), has(false)) {
+            (true, true) => IpFamily::Dual,
+            (false, true) => IpFamily::Ipv6,
+            _ => IpFamily::Ipv4,
+        }
+    }
+
+    /// The ranges of services' cluster addresses, as network address and prefix length.
+    pub fn service_ranges(self) -> Vec<(IpAddr, u8)> {
+        self.pick((SERVICES_V4.into(), 16), (SERVICES_V6.into(), 112))
+    }
+
+    /// Where pods reach the cluster's DNS: by custom the tenth address of each range.
+    pub fn cluster_dns(self) -> Vec<IpAddr> {
+        let (v4, v6) = (u32::from(SERVICES_V4) + 10, u128::from(SERVICES_V6) + 10);
+        self.pick(Ipv4Addr::from(v4).into(), Ipv6Addr::from(v6).into())
     }
 
     /// Keeps, of one value per family, those that this lab uses.
@@ -295,5 +321,11 @@ mod tests {
         assert_eq!(IpFamily::Dual.pick(4, 6), [4, 6]);
         assert_eq!(IpFamily::Ipv6.pick(4, 6), [6]);
         assert_eq!(Machine::Node(1).addresses(IpFamily::Ipv4).len(), 1);
+        assert_eq!(
+            IpFamily::of(&[Machine::Control.v4().into(), Machine::Control.v6().into()]),
+            IpFamily::Dual
+        );
+        let dns: Vec<IpAddr> = vec!["10.96.0.10".parse().unwrap(), "fd00:10:96::a".parse().unwrap()];
+        assert_eq!(IpFamily::Dual.cluster_dns(), dns);
     }
 }

@@ -7,11 +7,11 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use netloom_lab::{Datapath, IpFamily, Machine, PartState, Progress, Spec, apiserver, echo, enter, init, kubelet, launch, logs, pods};
+use netloom_lab::{Datapath, IpFamily, Machine, PartState, Progress, Spec, apiserver, dns, echo, enter, init, kubelet, launch, logs, pods};
 
 use super::table;
 
@@ -144,6 +144,10 @@ enum Command {
         terminal: Option<PathBuf>,
         #[arg(long)]
         directory: Option<PathBuf>,
+        #[arg(long)]
+        mounts: Option<PathBuf>,
+        #[arg(long)]
+        files: Option<PathBuf>,
         #[arg(last = true)]
         command: Vec<String>,
     },
@@ -153,6 +157,14 @@ enum Command {
         #[arg(long)]
         ip_family: IpFamily,
         #[arg(long, default_value = "/etc/netloom/kubeconfig")]
+        kubeconfig: PathBuf,
+    },
+    /// Answer for the names of services and pods
+    #[command(hide = true)]
+    Dns {
+        #[arg(long)]
+        ip_family: IpFamily,
+        #[arg(long)]
         kubeconfig: PathBuf,
     },
     /// Run the pods of a node
@@ -176,6 +188,30 @@ enum Command {
         node: String,
         #[arg(long = "port")]
         ports: Vec<echo::Port>,
+    },
+    /// Ask a pod without a command, or a service before it, again and again: who answers, and whom does it see
+    #[command(hide = true, alias = "client")]
+    Ask {
+        /// ADDRESS:PORT or NAME:PORT
+        target: String,
+        #[arg(long, default_value = "TCP")]
+        protocol: echo::Protocol,
+        #[arg(long, default_value_t = 1)]
+        count: u64,
+        #[arg(long, default_value_t = 0)]
+        interval_ms: u64,
+        #[arg(long, default_value_t = 5000)]
+        timeout_ms: u64,
+        #[arg(long, default_value_t = 1)]
+        parallel: u64,
+        #[arg(long)]
+        source: Option<IpAddr>,
+        #[arg(long)]
+        source_port: Option<u16>,
+        #[arg(long)]
+        keep: bool,
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -216,8 +252,11 @@ pub fn run(lab: Lab) -> anyhow::Result<ExitCode> {
             session,
             terminal,
             directory,
+            mounts,
+            files,
             command,
         } => {
+            let mounts = enter::Mounts { namespace: mounts, files };
             let place = enter::Place {
                 network,
                 uts,
@@ -226,11 +265,15 @@ pub fn run(lab: Lab) -> anyhow::Result<ExitCode> {
                 terminal,
                 directory,
             };
-            match enter::become_command(&place, &command)? {}
+            match mounts.become_command(&place, &command)? {}
         }
         Command::Apiserver { ip_family, kubeconfig } => {
             log_to_stderr();
             block_on(apiserver::run(apiserver::Options { ip_family, kubeconfig }))
+        }
+        Command::Dns { ip_family, kubeconfig } => {
+            log_to_stderr();
+            block_on(dns::run(dns::Options { ip_family, kubeconfig }))
         }
         Command::Kubelet {
             node,
@@ -255,6 +298,32 @@ pub fn run(lab: Lab) -> anyhow::Result<ExitCode> {
             node,
             ports,
         })),
+        Command::Ask {
+            target,
+            protocol,
+            count,
+            interval_ms,
+            timeout_ms,
+            parallel,
+            source,
+            source_port,
+            keep,
+            json,
+        } => {
+            let answered = echo::client::run(&echo::client::Options {
+                target,
+                protocol,
+                count,
+                interval: Duration::from_millis(interval_ms),
+                timeout: Duration::from_millis(timeout_ms),
+                parallel,
+                source,
+                source_port,
+                keep,
+                json,
+            })?;
+            Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{Container, EnvVarSource, Pod};
 
-use crate::pods::PodRecord;
+use super::files;
+use crate::pods::{self, PodRecord};
 use crate::protocol::ContainerSpec;
 use crate::root::{LOGS, NETLOOM};
 
@@ -57,11 +58,8 @@ pub fn spec(pod: &Pod, record: &PodRecord, node: &Node, container: &Container, a
         command,
         env,
         network: record.network.clone(),
-        hostname: if record.network.is_some() {
-            record.name.clone()
-        } else {
-            node.name.clone()
-        },
+        files: Some(pods::files(&record.uid)),
+        hostname: files::hostname(pod, record, node),
         directory: container
             .working_dir
             .clone()
@@ -120,7 +118,7 @@ fn environment(pod: &Pod, record: &PodRecord, node: &Node, container: &Container
     ]
     .map(|(name, value)| (name.into(), value.into()))
     .into();
-    env.insert("HOSTNAME".into(), record.name.clone());
+    env.insert("HOSTNAME".into(), files::hostname(pod, record, node));
     for variable in container.env.iter().flatten() {
         let value = match (&variable.value, &variable.value_from) {
             (Some(value), _) => expand(value, &env),

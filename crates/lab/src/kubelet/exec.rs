@@ -40,6 +40,8 @@ pub async fn run(
         &format!("/proc/{pid}/ns/net"),
         "--uts",
         &format!("/proc/{pid}/ns/uts"),
+        "--mounts",
+        &format!("/proc/{pid}/ns/mnt"),
     ]);
     let environment = std::fs::read(format!("/proc/{pid}/environ")).context("reading the container's environment")?;
     let variables = environment

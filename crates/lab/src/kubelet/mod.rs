@@ -10,6 +10,7 @@ mod cni;
 mod container;
 mod events;
 mod exec;
+mod files;
 mod node;
 mod plan;
 mod pod;
@@ -18,6 +19,7 @@ mod runtime;
 mod sandbox;
 mod server;
 mod status;
+mod stop;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! One pod's worker: makes its sandbox, keeps its containers as its plan says, writes its status, and removes it all again.
+//! One pod's worker: makes its sandbox, keeps its containers as its plan says and writes its status; [`super::stop`] is how it ends.
 //!
 //! Each pod has its own task, so pods never wait for each other. The worker acts on state, never on events: after a restart of the kubelet it
 //! reads the record and the runtime, and goes on.
@@ -9,21 +9,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, Patch, PatchParams};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::cni::Attachment;
-use super::container::{id, log_directory, parse_id, spec};
+use super::container::{id, parse_id, spec};
 use super::plan::{Plan, Run, Runs, plan};
 use super::status::{self, Known};
 use super::{Backoff, Shared, cni, probe, sandbox};
-use crate::pods::{PodRecord, RECORDS};
+use crate::pods::{self, PodRecord, RECORDS};
 
 /// What a pod should be.
 #[derive(Debug, Clone)]
@@ -46,15 +45,28 @@ impl Desired {
 
 /// The task of one pod.
 pub struct Worker {
-    shared: Arc<Shared>,
-    uid: String,
-    desired: watch::Receiver<Desired>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) uid: String,
+    pub(super) desired: watch::Receiver<Desired>,
     since: jiff::Timestamp,
     first_attempts: BTreeMap<String, i32>,
     written: Value,
     restarts: HashMap<String, Restart>,
-    probes: HashMap<String, Vec<AbortHandle>>,
-    verdicts: watch::Sender<BTreeMap<String, bool>>,
+    pub(super) probes: HashMap<String, Probes>,
+    pub(super) verdicts: watch::Sender<BTreeMap<String, bool>>,
+}
+
+/// The probes of a running container.
+#[derive(Default)]
+pub(super) struct Probes {
+    pub(super) readiness: Option<AbortHandle>,
+    pub(super) liveness: Option<AbortHandle>,
+}
+
+impl Probes {
+    pub(super) fn abort(self) {
+        self.readiness.into_iter().chain(self.liveness).for_each(|task| task.abort());
+    }
 }
 
 struct Restart {
@@ -166,6 +178,13 @@ impl Worker {
 
     /// Keeps the containers as they should be until the pod ends or is not wanted.
     async fn keep(&mut self, record: &PodRecord) {
+        let pod = self.desired.borrow().alive().cloned();
+        if let Some(pod) = pod
+            && let Err(error) = super::files::write(&pod, record, &self.shared.node)
+        {
+            let message = format!("cannot write the files of the pod: {error:#}");
+            self.shared.events.warning(&pod, "Failed", message);
+        }
         let mut containers = self.shared.runtime.watch();
         let mut verdicts = self.verdicts.subscribe();
         loop {
@@ -196,7 +215,7 @@ impl Worker {
         }
     }
 
-    fn runs(&self) -> Runs {
+    pub(super) fn runs(&self) -> Runs {
         let mut runs = Runs::new();
         for (id, status) in self.shared.runtime.watch().borrow().iter() {
             if let Some((uid, name, attempt)) = parse_id(id)
@@ -278,8 +297,8 @@ impl Worker {
             .filter(|(_, run)| run.status.ended.is_none())
             .filter_map(|(name, run)| Some((id(&self.uid, name, run.attempt), find(pod, name)?)))
             .collect();
-        for (_, tasks) in self.probes.extract_if(|id, _| !running.contains_key(id)) {
-            tasks.iter().for_each(AbortHandle::abort);
+        for (_, probes) in self.probes.extract_if(|id, _| !running.contains_key(id)) {
+            probes.abort();
         }
         let Some(address) = record.addresses.first().copied() else { return };
         for (id, container) in running {
@@ -289,9 +308,10 @@ impl Worker {
             let target = probe::Target {
                 address,
                 network: record.network.clone(),
+                files: pods::files(&self.uid),
                 container: container.clone(),
             };
-            let mut tasks = Vec::new();
+            let mut probes = Probes::default();
             if let Some(readiness) = container.readiness_probe.clone() {
                 let (verdicts, id) = (self.verdicts.clone(), id.clone());
                 let report = move |ready| {
@@ -299,7 +319,7 @@ impl Worker {
                         all.insert(id.clone(), ready);
                     });
                 };
-                tasks.push(tokio::spawn(probe::watch(readiness, target.clone(), report)).abort_handle());
+                probes.readiness = Some(tokio::spawn(probe::watch(readiness, target.clone(), report)).abort_handle());
             }
             if let Some(liveness) = container.liveness_probe.clone() {
                 let (shared, id, pod, name) = (self.shared.clone(), id.clone(), pod.clone(), container.name.clone());
@@ -314,13 +334,13 @@ impl Worker {
                         tokio::spawn(async move { runtime.signal(&id, Signal::SIGKILL).await });
                     }
                 };
-                tasks.push(tokio::spawn(probe::watch(liveness, target, report)).abort_handle());
+                probes.liveness = Some(tokio::spawn(probe::watch(liveness, target, report)).abort_handle());
             }
-            self.probes.insert(id, tasks);
+            self.probes.insert(id, probes);
         }
     }
 
-    async fn report(&mut self, pod: &Pod, record: &PodRecord, runs: &Runs, plan: &Plan) {
+    pub(super) async fn report(&mut self, pod: &Pod, record: &PodRecord, runs: &Runs, plan: &Plan) {
         let verdicts = self.verdicts.borrow().clone();
         let ready = |name: &str| {
             let probed = find(pod, name).is_some_and(|container| container.readiness_probe.is_some());
@@ -350,103 +370,6 @@ impl Worker {
             Err(error) => tracing::warn!(%error, pod = record.name, "cannot write a pod's status"),
         }
     }
-
-    /// Gives back the pod's network; its logs stay.
-    async fn release(&mut self, record: &PodRecord) {
-        for task in self.probes.drain().flat_map(|(_, tasks)| tasks) {
-            task.abort();
-        }
-        if let Some(attachment) = attachment(record) {
-            let mut backoff = Backoff::default();
-            while let Err(error) = cni::del(&attachment).await {
-                tracing::warn!(error = format!("{error:#}"), pod = record.name, "cannot detach a pod");
-                tokio::time::sleep(backoff.next()).await;
-            }
-            if let Err(error) = sandbox::remove(&attachment.network) {
-                tracing::warn!(error = format!("{error:#}"), pod = record.name, "cannot remove a sandbox");
-            }
-        }
-        let _ = std::fs::remove_file(record_path(&self.uid));
-    }
-
-    /// Ends the pod: its containers, its sandbox, its logs and its object.
-    async fn remove(mut self) {
-        let last = match &*self.desired.borrow() {
-            Desired::Pod(pod) => Some(pod.clone()),
-            Desired::Gone => None,
-        };
-        let grace = last.as_ref().and_then(|pod| {
-            pod.metadata
-                .deletion_grace_period_seconds
-                .or(pod.spec.as_ref()?.termination_grace_period_seconds)
-        });
-        self.stop_containers(
-            last.as_deref(),
-            Duration::from_secs(grace.and_then(|grace| u64::try_from(grace).ok()).unwrap_or(30)),
-        )
-        .await;
-        if let Some(record) = load(&self.uid) {
-            self.release(&record).await;
-        }
-        for id in self.own_containers() {
-            if let Err(error) = self.shared.runtime.remove(&id).await {
-                tracing::warn!(error = format!("{error:#}"), id, "cannot forget a container");
-            }
-        }
-        let _ = std::fs::remove_dir_all(log_directory(&self.uid));
-        if let Some(pod) = last
-            && let Err(error) = self.delete_object(&pod).await
-        {
-            tracing::warn!(error = format!("{error:#}"), pod = pod.name_any(), "cannot delete a pod's object");
-        }
-    }
-
-    async fn stop_containers(&self, pod: Option<&Pod>, grace: Duration) {
-        let running = |all: &super::runtime::Running| -> Vec<String> {
-            all.iter()
-                .filter(|(id, status)| status.ended.is_none() && parse_id(id).is_some_and(|(uid, ..)| uid == self.uid))
-                .map(|(id, _)| id.clone())
-                .collect()
-        };
-        let mut containers = self.shared.runtime.watch();
-        for (signal, patience) in [(Signal::SIGTERM, grace), (Signal::SIGKILL, Duration::from_secs(10))] {
-            let left = running(&containers.borrow());
-            for id in &left {
-                if let (Some(pod), Some((_, name, _)), Signal::SIGTERM) = (pod, parse_id(id), signal) {
-                    self.shared.events.normal(pod, "Killing", format!("Stopping container {name}"));
-                }
-                let _ = self.shared.runtime.signal(id, signal).await;
-            }
-            let gone = containers.wait_for(|all| running(all).is_empty());
-            if tokio::time::timeout(patience, gone).await.is_ok() {
-                return;
-            }
-        }
-    }
-
-    fn own_containers(&self) -> Vec<String> {
-        let containers = self.shared.runtime.watch();
-        let all = containers.borrow();
-        all.keys()
-            .filter(|id| parse_id(id).is_some_and(|(uid, ..)| uid == self.uid))
-            .cloned()
-            .collect()
-    }
-
-    async fn delete_object(&self, pod: &Pod) -> anyhow::Result<()> {
-        let api = Api::<Pod>::namespaced(self.shared.client.clone(), &pod.namespace().unwrap_or_default());
-        let only_this = Preconditions {
-            uid: Some(self.uid.clone()),
-            resource_version: None,
-        };
-        match api
-            .delete(&pod.name_any(), &DeleteParams::default().grace_period(0).preconditions(only_this))
-            .await
-        {
-            Err(kube::Error::Api(refusal)) if refusal.code == 404 || refusal.code == 409 => Ok(()),
-            other => other.map(drop).context("deleting the object"),
-        }
-    }
 }
 
 async fn attach(attachment: &Attachment) -> anyhow::Result<Vec<IpAddr>> {
@@ -468,7 +391,7 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-fn find<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
+pub(super) fn find<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
     let spec = pod.spec.as_ref()?;
     spec.init_containers
         .iter()
@@ -504,7 +427,7 @@ fn first_attempts(pod: &Pod) -> BTreeMap<String, i32> {
         .collect()
 }
 
-fn attachment(record: &PodRecord) -> Option<Attachment> {
+pub(super) fn attachment(record: &PodRecord) -> Option<Attachment> {
     let network = record.network.clone()?;
     Some(Attachment {
         sandbox: record.sandbox.clone(),
@@ -515,11 +438,11 @@ fn attachment(record: &PodRecord) -> Option<Attachment> {
     })
 }
 
-fn record_path(uid: &str) -> std::path::PathBuf {
+pub(super) fn record_path(uid: &str) -> std::path::PathBuf {
     Path::new(RECORDS).join(format!("{uid}.json"))
 }
 
 /// The record of a complete sandbox or of one that was being made.
-fn load(uid: &str) -> Option<PodRecord> {
+pub(super) fn load(uid: &str) -> Option<PodRecord> {
     serde_json::from_slice(&std::fs::read(record_path(uid)).ok()?).ok()
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, Probe};
+use k8s_openapi::api::core::v1::{Container, HTTPGetAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -21,6 +21,8 @@ pub struct Target {
     pub address: IpAddr,
     /// Network namespace of the pod.
     pub network: Option<PathBuf>,
+    /// Directory of the files its containers see in `/etc`.
+    pub files: PathBuf,
     /// The container the probe belongs to.
     pub container: Container,
 }
@@ -52,15 +54,18 @@ pub async fn watch(probe: Probe, target: Target, mut report: impl FnMut(bool)) {
     }
 }
 
+/// Whether an HTTP request is answered with success.
+pub async fn requested(http: &HTTPGetAction, address: IpAddr, container: &Container) -> bool {
+    let Some(port) = port(&http.port, container) else { return false };
+    let address = http.host.as_deref().and_then(|host| host.parse().ok()).unwrap_or(address);
+    get(SocketAddr::new(address, port), http.path.as_deref().unwrap_or("/"))
+        .await
+        .is_ok_and(|status| (200..400).contains(&status))
+}
+
 async fn check(probe: &Probe, target: &Target) -> bool {
     if let Some(http) = &probe.http_get {
-        let Some(port) = port(&http.port, &target.container) else {
-            return false;
-        };
-        let address = http.host.as_deref().and_then(|host| host.parse().ok()).unwrap_or(target.address);
-        return get(SocketAddr::new(address, port), http.path.as_deref().unwrap_or("/"))
-            .await
-            .is_ok_and(|status| (200..400).contains(&status));
+        return requested(http, target.address, &target.container).await;
     }
     if let Some(tcp) = &probe.tcp_socket {
         let Some(port) = port(&tcp.port, &target.container) else {
@@ -75,6 +80,8 @@ async fn check(probe: &Probe, target: &Target) -> bool {
             command.arg("--network").arg(network);
         }
         command
+            .arg("--files")
+            .arg(&target.files)
             .arg("--")
             .args(exec.command.iter().flatten())
             .stdin(Stdio::null())

@@ -9,11 +9,12 @@ use anyhow::{Context as _, anyhow};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
+use crate::root::NETWORKS;
 use crate::underlay::enter_fresh_namespace;
 
 /// Where the namespace of this sandbox is pinned.
 pub fn path(sandbox: &str) -> PathBuf {
-    Path::new("/run/netns").join(sandbox)
+    Path::new(NETWORKS).join(sandbox)
 }
 
 /// Makes a network namespace with `lo` up and pins it.
