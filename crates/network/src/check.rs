@@ -6,12 +6,18 @@ use std::fmt;
 
 use netloom_ovsdb::{Atom, Table};
 
-use crate::key::{KEY, Key};
-use crate::northbound::{Northbound, RowId};
-use crate::rows::{LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitchPort, Nat};
+use crate::key::Key;
+use crate::northbound::{Northbound, RowId, key_of};
+use crate::rows::{
+    Acl, HaChassis, LoadBalancerHealthCheck, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitchPort, Nat,
+};
 
 /// Tables whose rows live only while a collection holds them.
 const HELD: &[&str] = &[
+    Acl::TABLE,
+    HaChassis::TABLE,
+    LoadBalancerHealthCheck::TABLE,
+    LogicalRouterPolicy::TABLE,
     LogicalRouterPort::TABLE,
     LogicalRouterStaticRoute::TABLE,
     LogicalSwitchPort::TABLE,
@@ -53,12 +59,7 @@ pub fn check(northbound: &Northbound) -> Vec<Violation> {
     let mut violations = Vec::new();
     let keys: HashMap<RowId, String> = northbound
         .rows()
-        .map(|(id, row)| {
-            (
-                *id,
-                row.get("external_ids").and_then(|ids| ids.get(KEY)).unwrap_or_default().to_owned(),
-            )
-        })
+        .map(|(id, row)| (*id, key_of(id.table, row).unwrap_or_default()))
         .collect();
     let uuids: HashSet<_> = keys.keys().map(|id| id.uuid).collect();
     let named = |id: &RowId| format!("{} {}", id.table, keys.get(id).map_or("(unknown)", String::as_str));

@@ -3,34 +3,56 @@
 //! [`Cluster`] is an index with synchronous changes; two clusters built from the same objects in any order are equal. It also holds
 //! the recorded choices ([`Records`]), because compile reads addresses and never invents them.
 
+mod index;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
+pub use index::Vip;
+
+use crate::annotations::Gateway;
+use crate::external::{self, Pool};
 use crate::ipam::Records;
 use crate::problem::ObjectRef;
+use crate::service::{EndpointSlice, ExternalPool, Service, ServiceName, SliceName};
 use crate::settings::ClusterNetworkSpec;
 
 /// Name of a node; also its OVN chassis name.
 pub type NodeName = String;
 
-/// Namespace and name of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PodName {
+/// Namespace and name of a namespaced object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Namespaced {
     /// Namespace.
     pub namespace: String,
     /// Name.
     pub name: String,
 }
 
-impl PodName {
-    /// Name of the pod's first logical port.
+/// Namespace and name of a pod.
+pub type PodName = Namespaced;
+
+/// Between namespace and name in a pod's port name; no Kubernetes name has it.
+const PORT_SEPARATOR: char = '/';
+
+impl Namespaced {
+    /// Name of the first logical port of the pod with this name.
     pub fn port(&self) -> String {
-        format!("{}:{}", self.namespace, self.name)
+        format!("{}{PORT_SEPARATOR}{}", self.namespace, self.name)
+    }
+
+    /// The pod whose port has this name.
+    pub fn of_port(port: &str) -> Option<Self> {
+        let (namespace, name) = port.split_once(PORT_SEPARATOR)?;
+        Some(Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
     }
 }
 
-impl fmt::Display for PodName {
+impl fmt::Display for Namespaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -69,6 +91,12 @@ pub struct Node {
     pub addresses: Vec<IpAddr>,
     /// Annotations that concern us.
     pub annotations: BTreeMap<String, String>,
+    /// Zone, by the label `topology.kubernetes.io/zone`.
+    pub zone: Option<String>,
+    /// Its condition Ready is true.
+    pub ready: bool,
+    /// Has the label `node.kubernetes.io/exclude-from-external-load-balancers`.
+    pub excluded: bool,
 }
 
 /// The `ClusterNetwork` object named `default`.
@@ -89,6 +117,12 @@ pub enum Object {
     Node(NodeName, Node),
     /// A pod.
     Pod(PodName, Pod),
+    /// A service.
+    Service(ServiceName, Service),
+    /// A part of a service's endpoints.
+    EndpointSlice(SliceName, EndpointSlice),
+    /// A pool of external addresses.
+    ExternalPool(String, ExternalPool),
 }
 
 /// Everything `compile` reads.
@@ -100,9 +134,16 @@ pub struct Cluster {
     pub nodes: BTreeMap<NodeName, Node>,
     /// Pods by name.
     pub pods: BTreeMap<PodName, Pod>,
+    /// Services by name.
+    pub services: BTreeMap<ServiceName, Service>,
+    /// Endpoint slices by name.
+    pub slices: BTreeMap<SliceName, EndpointSlice>,
+    /// Pools of external addresses by name.
+    pub pools: BTreeMap<String, ExternalPool>,
     /// Addresses decided so far.
     pub records: Records,
     placed: BTreeMap<NodeName, BTreeSet<PodName>>,
+    index: index::Index,
 }
 
 impl Cluster {
@@ -111,6 +152,7 @@ impl Cluster {
         match object {
             Object::ClusterNetwork(network) => self.network = Some(network),
             Object::Node(name, node) => {
+                self.index.report(&name, Some(&node.annotations));
                 self.nodes.insert(name, node);
             }
             Object::Pod(name, pod) => {
@@ -120,18 +162,112 @@ impl Cluster {
                 }
                 self.pods.insert(name, pod);
             }
+            Object::Service(name, service) => {
+                if let Some(old) = self.services.remove(&name) {
+                    self.index.unclaim(&name, &old);
+                }
+                self.index.claim(&name, &service);
+                self.services.insert(name.clone(), service);
+                self.index_service(&name);
+            }
+            Object::EndpointSlice(name, slice) => {
+                let service = slice.service.clone();
+                self.detach(&name);
+                self.index.attach(&name, &service);
+                self.slices.insert(name, slice);
+                self.index_service(&service);
+            }
+            Object::ExternalPool(name, pool) => {
+                self.pools.insert(name, pool);
+                self.index.pools = external::pools(&self.pools);
+            }
         }
     }
 
-    /// Takes a pod away.
-    pub fn remove_pod(&mut self, name: &PodName) {
-        self.unplace(name);
-        self.pods.remove(name);
+    /// Takes an object away; only its kind and name matter.
+    pub fn remove(&mut self, object: &Object) {
+        match object {
+            Object::ClusterNetwork(_) => self.network = None,
+            Object::Node(name, _) => {
+                self.index.report(name, None);
+                self.nodes.remove(name);
+            }
+            Object::Pod(name, _) => {
+                self.unplace(name);
+                self.pods.remove(name);
+            }
+            Object::Service(name, _) => {
+                if let Some(old) = self.services.remove(name) {
+                    self.index.unclaim(name, &old);
+                    self.index_service(name);
+                }
+            }
+            Object::EndpointSlice(name, _) => self.detach(name),
+            Object::ExternalPool(name, _) => {
+                self.pools.remove(name);
+                self.index.pools = external::pools(&self.pools);
+            }
+        }
     }
 
     /// Pods bound to a node.
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &PodName> {
         self.placed.get(node).into_iter().flatten()
+    }
+
+    /// Slices of a service.
+    pub fn slices_of(&self, service: &ServiceName) -> impl Iterator<Item = &EndpointSlice> {
+        let names = self.index.slices.get(service).into_iter().flatten();
+        names.filter_map(|name| self.slices.get(name))
+    }
+
+    /// Services whose rows depend on nodes.
+    pub fn services_on_nodes(&self) -> impl Iterator<Item = &ServiceName> {
+        self.index.on_nodes.iter()
+    }
+
+    /// Services whose rows depend on who has `address`.
+    pub fn services_on_address(&self, address: IpAddr) -> impl Iterator<Item = &ServiceName> {
+        self.index.on_address.get(&address).into_iter().flatten()
+    }
+
+    /// Services that ask for this external address and port by spec or status, the oldest first.
+    pub fn claimants(&self, vip: Vip) -> impl Iterator<Item = &ServiceName> {
+        self.index.claims.get(&vip).into_iter().flatten().map(|(_, name)| name)
+    }
+
+    /// Services that ask for this external address on any port by spec or status.
+    pub fn claimants_of(&self, address: IpAddr) -> impl Iterator<Item = &ServiceName> {
+        let first = (address, crate::service::Protocol::Tcp, 0);
+        let of_address = self.index.claims.range(first..).take_while(move |((ip, ..), _)| *ip == address);
+        of_address.flat_map(|(_, claimants)| claimants.iter().map(|(_, name)| name))
+    }
+
+    /// The gateway of a node: what its agent reports, once the node has subnets.
+    pub fn gateway(&self, node: &str) -> Option<&Gateway> {
+        self.index.gateways.get(node).filter(|_| self.records.slot(node).is_some())
+    }
+
+    /// Pools that can be used: they were read, and the cluster network does not use their addresses for itself.
+    pub fn usable_pools(&self) -> impl Iterator<Item = (&String, &Pool)> {
+        let free = |pool: &&Pool| {
+            self.records
+                .settings
+                .as_ref()
+                .is_none_or(|settings| pool.conflict(settings).is_none())
+        };
+        let read = self.index.pools.iter().filter_map(|(name, pool)| Some((name, pool.as_ref().ok()?)));
+        read.filter(move |(_, pool)| free(pool))
+    }
+
+    /// A pool, if it could be read.
+    pub fn read_pool(&self, name: &str) -> Option<&Pool> {
+        self.index.pools.get(name)?.as_ref().ok()
+    }
+
+    /// Why a pool could not be read.
+    pub fn pool_error(&self, name: &str) -> Option<&str> {
+        self.index.pools.get(name)?.as_ref().err().map(String::as_str)
     }
 
     /// Reference to a pod for owners and problems.
@@ -145,6 +281,17 @@ impl Cluster {
         ObjectRef::cluster("Node", name, self.nodes.get(name).map_or("", |node| node.uid.as_str()))
     }
 
+    /// Reference to a service for owners and problems.
+    pub fn service_ref(&self, name: &ServiceName) -> ObjectRef {
+        let uid = self.services.get(name).map_or("", |service| service.uid.as_str());
+        ObjectRef::namespaced("Service", &name.namespace, &name.name, uid)
+    }
+
+    /// Reference to a pool for problems.
+    pub fn pool_ref(&self, name: &str) -> ObjectRef {
+        ObjectRef::cluster("ExternalPool", name, self.pools.get(name).map_or("", |pool| pool.uid.as_str()))
+    }
+
     /// Reference to the `ClusterNetwork` for owners and problems.
     pub fn network_ref(&self) -> ObjectRef {
         ObjectRef::cluster(
@@ -152,6 +299,13 @@ impl Cluster {
             "default",
             self.network.as_ref().map_or("", |network| network.uid.as_str()),
         )
+    }
+
+    fn detach(&mut self, name: &SliceName) {
+        if let Some(old) = self.slices.remove(name) {
+            self.index.detach(name, &old.service);
+            self.index_service(&old.service);
+        }
     }
 
     fn unplace(&mut self, name: &PodName) {

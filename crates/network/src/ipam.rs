@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -14,13 +14,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::annotations;
 use crate::cluster::{Cluster, NodeName, Pod, PodName};
 use crate::problem::Problem;
+use crate::service::ServiceName;
 use crate::settings::{Settings, host_number, hosts, nth_host};
 
 /// Number of the router's address in a node subnet.
 pub const GATEWAY_HOST: u64 = 1;
 /// Number of the management port's address in a node subnet.
 pub const MANAGEMENT_HOST: u64 = 2;
-const FIRST_POD_HOST: u64 = 3;
+/// Number of the service port's address in a node subnet.
+pub const SERVICE_HOST: u64 = 3;
+/// Number of the address OVN's health checks come from in a node subnet; no port has it.
+pub const PROBE_HOST: u64 = 4;
+const FIRST_POD_HOST: u64 = 5;
 
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,6 +42,12 @@ impl Mac {
             }
         };
         Self([0x0a, 0x4e, low[0], low[1], low[2], low[3]])
+    }
+
+    /// The link-local address that follows from it, which is also the one OVN gives a router port.
+    pub fn link_local(self) -> Ipv6Addr {
+        let [a, b, c, d, e, f] = self.0.map(u16::from);
+        Ipv6Addr::new(0xfe80, 0, 0, 0, ((a ^ 2) << 8) | b, (c << 8) | 0xff, 0xfe00 | d, (e << 8) | f)
     }
 }
 
@@ -99,9 +110,55 @@ pub struct Records {
     pods: HashMap<PodName, Assignment>,
     owners: HashMap<IpAddr, PodName>,
     cursors: HashMap<IpNet, u64>,
+    external: BTreeMap<ServiceName, External>,
+    external_owners: HashMap<IpAddr, ServiceName>,
+}
+
+/// The recorded external addresses of one service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct External {
+    /// UID of the service they belong to.
+    pub uid: String,
+    /// At most one address of each family, IPv4 first.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl Records {
+    /// External addresses of a service, given from pools; they are what its status shows.
+    pub fn external(&self, service: &ServiceName) -> &[IpAddr] {
+        self.external.get(service).map_or(&[], |external| &external.addresses)
+    }
+
+    /// External addresses recorded for a service, if they belong to this `uid`.
+    pub fn external_of(&self, service: &ServiceName, uid: &str) -> &[IpAddr] {
+        let recorded = self.external.get(service).filter(|external| external.uid == uid);
+        recorded.map_or(&[], |external| &external.addresses)
+    }
+
+    /// Everything recorded for services.
+    pub fn externals(&self) -> impl Iterator<Item = (&ServiceName, &External)> {
+        self.external.iter()
+    }
+
+    /// Notes a service's external addresses, less those that belong to another; none of them: it gives back what it had.
+    pub fn record_external(&mut self, service: &ServiceName, mut external: External) {
+        for ip in self.external.remove(service).into_iter().flat_map(|old| old.addresses) {
+            self.external_owners.remove(&ip);
+        }
+        external.addresses.retain(|ip| !self.external_owners.contains_key(ip));
+        for ip in &external.addresses {
+            self.external_owners.insert(*ip, service.clone());
+        }
+        if !external.addresses.is_empty() {
+            self.external.insert(service.clone(), external);
+        }
+    }
+
+    /// The service an external address was given to.
+    pub fn external_owner(&self, ip: IpAddr) -> Option<&ServiceName> {
+        self.external_owners.get(&ip)
+    }
+
     /// The slot of a node.
     pub fn slot(&self, node: &str) -> Option<u64> {
         self.nodes.get(node).copied()
@@ -161,13 +218,13 @@ impl Records {
         true
     }
 
-    /// Gives a pod's addresses back; says whether it had any.
-    pub fn release_pod(&mut self, pod: &PodName) -> bool {
-        let Some(assignment) = self.pods.remove(pod) else { return false };
-        for ip in &assignment.addresses {
+    /// Gives a pod's addresses back and returns them.
+    pub fn release_pod(&mut self, pod: &PodName) -> Vec<IpAddr> {
+        let released = self.pods.remove(pod).map(|assignment| assignment.addresses).unwrap_or_default();
+        for ip in &released {
             self.owners.remove(ip);
         }
-        true
+        released
     }
 
     /// Gives a node's slot back; says whether it had one.
@@ -281,15 +338,15 @@ pub fn decide_addresses(cluster: &Cluster, name: &PodName) -> Result<Option<Assi
     }))
 }
 
-/// Records a decision for a pod made by [`decide_addresses`].
-pub fn record(cluster: &mut Cluster, name: &PodName, assignment: Assignment) {
+/// Records a decision for a pod made by [`decide_addresses`]; says whether it is news.
+pub fn record(cluster: &mut Cluster, name: &PodName, assignment: Assignment) -> bool {
     if cluster.records.assignment(name, &assignment.uid) == Some(&assignment) {
-        return; // the search for free addresses must not go back to it
+        return false; // the search for free addresses must not go back to it
     }
     let node = cluster.pods.get(name).and_then(|pod| pod.node.clone()).unwrap_or_default();
     let subnets = cluster.records.subnets(&node);
     cluster.records.advance(&subnets, &assignment.addresses);
-    cluster.records.record_pod(name, assignment);
+    cluster.records.record_pod(name, assignment)
 }
 
 fn adopted(cluster: &Cluster, name: &PodName, pod: &Pod, subnets: &[IpNet]) -> Vec<IpAddr> {

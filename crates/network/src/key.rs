@@ -22,6 +22,13 @@ pub const SLOT: &str = "netloom.io/slot";
 /// External id with the addressing in force, on the cluster router.
 pub const SETTINGS: &str = "netloom.io/settings";
 
+/// External id that marks a node's service port and says who translates services there: `native` or `kube-proxy`.
+pub const SERVICE_GATEWAY: &str = "netloom.io/service-gateway";
+/// Option of a load balancer: the port on which its node tells how many endpoints it has.
+pub const HEALTH_CHECK_PORT: &str = "netloom.io/health-check-port";
+/// Load balancer option with the addresses of the node whose own backends a gateway has.
+pub const NODE_ADDRESSES: &str = "netloom.io/node-addresses";
+
 /// Fixed for all time: changing it orphans every row ever written.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6e65_746c_6f6f_6d2e_8f3a_94b1_07c6_52d8);
 

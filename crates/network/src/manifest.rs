@@ -1,15 +1,38 @@
 //! Objects from manifests: Kubernetes JSON to [`Object`], for `netloom plan`, scenarios and tests. Workloads stand for the pods they
 //! would create, and pods nobody bound are spread over the nodes, so that a plan needs no cluster.
 
+mod services;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use services::{SERVICE_NAME, SERVICE_PROXY};
+
 use crate::annotations;
-use crate::cluster::{ClusterNetwork, Node, NodeName, Object, Pod, PodName};
+use crate::cluster::{ClusterNetwork, Namespaced, Node, NodeName, Object, Pod};
+use crate::service::{ExternalPool, ExternalPoolSpec};
 use crate::settings::ClusterNetworkSpec;
+
+/// Label with a node's zone.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// Label of nodes that announce no external address.
+pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// Kinds that must have a name.
+const NAMED: &[&str] = &[
+    "ClusterNetwork",
+    "Deployment",
+    "EndpointSlice",
+    "ExternalPool",
+    "Node",
+    "Pod",
+    "ReplicaSet",
+    "Service",
+    "StatefulSet",
+];
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -17,7 +40,18 @@ struct Metadata {
     name: String,
     namespace: Option<String>,
     uid: String,
+    creation_timestamp: String,
     annotations: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+}
+
+impl Metadata {
+    fn namespaced(self) -> Namespaced {
+        Namespaced {
+            namespace: self.namespace.unwrap_or_else(|| "default".to_owned()),
+            name: self.name,
+        }
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -34,6 +68,13 @@ struct Status {
     #[serde(rename = "podIPs")]
     pod_ips: Vec<PodIp>,
     addresses: Vec<NodeAddress>,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    r#type: String,
+    status: String,
 }
 
 #[derive(Deserialize)]
@@ -51,12 +92,7 @@ struct NodeAddress {
 pub fn read(manifest: &Value) -> Result<Vec<Object>, String> {
     let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
     let metadata: Metadata = part(manifest, "metadata", kind)?;
-    if metadata.name.is_empty()
-        && matches!(
-            kind,
-            "Pod" | "Node" | "ClusterNetwork" | "Deployment" | "ReplicaSet" | "StatefulSet"
-        )
-    {
+    if metadata.name.is_empty() && NAMED.contains(&kind) {
         return Err(format!("{kind}: metadata.name is missing"));
     }
     let named = format!("{kind}/{}", metadata.name);
@@ -78,12 +114,24 @@ pub fn read(manifest: &Value) -> Result<Vec<Object>, String> {
         }
         "Node" => vec![node(metadata, part(manifest, "status", &named)?)],
         "Pod" => vec![pod(metadata, part(manifest, "spec", &named)?, part(manifest, "status", &named)?)],
+        "Service" => services::service(metadata, part(manifest, "spec", &named)?, part(manifest, "status", &named)?)
+            .into_iter()
+            .collect(),
+        "EndpointSlice" => {
+            let slice = Deserialize::deserialize(manifest).map_err(|error| format!("{named}: {error}"))?;
+            services::slice(metadata, slice).into_iter().collect()
+        }
+        "ExternalPool" => {
+            let (uid, spec) = (metadata.uid, part::<ExternalPoolSpec>(manifest, "spec", &named)?);
+            vec![Object::ExternalPool(metadata.name, ExternalPool { uid, spec })]
+        }
         "Deployment" | "ReplicaSet" | "StatefulSet" => workload(manifest, &metadata, &named)?,
         _ => Vec::new(),
     })
 }
 
-/// Binds pods that have no node to the nodes in turn; without any node there is `node1`.
+/// Does what a cluster would before the network is asked: binds pods that have no node to the nodes in turn (without any node there
+/// is `node1`) and gives services their cluster address.
 pub fn place(objects: Vec<Object>) -> Vec<Object> {
     let mut names: Vec<NodeName> = objects
         .iter()
@@ -104,6 +152,7 @@ pub fn place(objects: Vec<Object>) -> Vec<Object> {
             ),
         );
     }
+    services::number(&mut placed);
     let mut turn = names.iter().cycle();
     for object in &mut placed {
         if let Object::Pod(_, pod) = object
@@ -147,24 +196,23 @@ fn node(metadata: Metadata, status: Status) -> Object {
             uid: metadata.uid,
             addresses,
             annotations: relevant(metadata.annotations),
+            zone: metadata.labels.get(ZONE).cloned(),
+            ready: status.conditions.iter().all(|c| c.r#type != "Ready" || c.status == "True"),
+            excluded: metadata.labels.contains_key(EXCLUDED),
         },
     )
 }
 
 fn pod(metadata: Metadata, spec: PodSpec, status: Status) -> Object {
-    let name = PodName {
-        namespace: metadata.namespace.unwrap_or_else(|| "default".to_owned()),
-        name: metadata.name,
-    };
     let pod = Pod {
-        uid: metadata.uid,
+        uid: metadata.uid.clone(),
         node: spec.node_name,
         host_network: spec.host_network,
         finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
-        annotations: relevant(metadata.annotations),
+        annotations: relevant(metadata.annotations.clone()),
         addresses: status.pod_ips.into_iter().map(|entry| entry.ip).collect(),
     };
-    Object::Pod(name, pod)
+    Object::Pod(metadata.namespaced(), pod)
 }
 
 fn part<T: for<'de> Deserialize<'de> + Default>(manifest: &Value, field: &str, named: &str) -> Result<T, String> {

@@ -12,25 +12,47 @@ use uuid::Uuid;
 
 use crate::key::{KEY, Key, OWNER};
 use crate::problem::ObjectRef;
-use crate::rows::{LogicalRouter, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Nat};
-use crate::unit::Fragment;
+use crate::rows::{
+    Acl, HaChassis, HaChassisGroup, LoadBalancer, LoadBalancerGroup, LoadBalancerHealthCheck, LogicalRouter, LogicalRouterPolicy,
+    LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Nat, PortGroup,
+};
+use crate::unit::{EXTERNAL_NETWORK, Fragment};
 
 /// The tables we write, with their columns.
 pub const TABLES: &[(&str, &[Column])] = &[
+    (Acl::TABLE, Acl::COLUMNS),
+    (HaChassis::TABLE, HaChassis::COLUMNS),
+    (HaChassisGroup::TABLE, HaChassisGroup::COLUMNS),
+    (LoadBalancer::TABLE, LoadBalancer::COLUMNS),
+    (LoadBalancerGroup::TABLE, LoadBalancerGroup::COLUMNS),
+    (LoadBalancerHealthCheck::TABLE, LoadBalancerHealthCheck::COLUMNS),
     (LogicalRouter::TABLE, LogicalRouter::COLUMNS),
+    (LogicalRouterPolicy::TABLE, LogicalRouterPolicy::COLUMNS),
     (LogicalRouterPort::TABLE, LogicalRouterPort::COLUMNS),
     (LogicalRouterStaticRoute::TABLE, LogicalRouterStaticRoute::COLUMNS),
     (LogicalSwitch::TABLE, LogicalSwitch::COLUMNS),
     (LogicalSwitchPort::TABLE, LogicalSwitchPort::COLUMNS),
     (Nat::TABLE, Nat::COLUMNS),
+    (PortGroup::TABLE, PortGroup::COLUMNS),
 ];
 
 /// Columns kept as members, and the table whose rows they hold.
 const COLLECTIONS: &[(&str, &str, &str)] = &[
+    (HaChassisGroup::TABLE, "ha_chassis", HaChassis::TABLE),
+    (LoadBalancer::TABLE, "health_check", LoadBalancerHealthCheck::TABLE),
+    (LoadBalancerGroup::TABLE, "load_balancer", LoadBalancer::TABLE),
+    (LogicalRouter::TABLE, "load_balancer", LoadBalancer::TABLE),
+    (LogicalRouter::TABLE, "load_balancer_group", LoadBalancerGroup::TABLE),
     (LogicalRouter::TABLE, "nat", Nat::TABLE),
+    (LogicalRouter::TABLE, "policies", LogicalRouterPolicy::TABLE),
     (LogicalRouter::TABLE, "ports", LogicalRouterPort::TABLE),
     (LogicalRouter::TABLE, "static_routes", LogicalRouterStaticRoute::TABLE),
+    (LogicalRouterPort::TABLE, "ha_chassis_group", HaChassisGroup::TABLE),
+    (LogicalSwitch::TABLE, "load_balancer", LoadBalancer::TABLE),
+    (LogicalSwitch::TABLE, "load_balancer_group", LoadBalancerGroup::TABLE),
     (LogicalSwitch::TABLE, "ports", LogicalSwitchPort::TABLE),
+    (PortGroup::TABLE, "acls", Acl::TABLE),
+    (PortGroup::TABLE, "ports", LogicalSwitchPort::TABLE),
 ];
 
 /// Columns OVN writes, which are observed but never compared.
@@ -188,18 +210,19 @@ impl Northbound {
         }
         let mut touched = Vec::new();
         for column in collections(table) {
-            let new: BTreeSet<Atom> = row
-                .and_then(|row| row.get(column))
-                .map(|datum| datum.atoms().cloned().collect())
-                .unwrap_or_default();
-            let old = self.members.remove(&(id, column)).unwrap_or_default();
-            touched.extend(old.symmetric_difference(&new).map(|value| Member {
-                row: id,
-                column,
-                value: value.clone(),
-            }));
-            if !new.is_empty() {
-                self.members.insert((id, column), new);
+            let new = row.and_then(|row| row.get(column));
+            let changed = self.members.get(&(id, column)).map_or_else(
+                || new.map(|new| new.atoms().cloned().collect()).unwrap_or_default(),
+                |old| symmetric_difference(old, new),
+            );
+            let members = changed.into_iter().map(|value| Member { row: id, column, value });
+            for member in members {
+                if self.has(&member) {
+                    self.remove_member(&member);
+                } else {
+                    self.insert_member(member.clone());
+                }
+                touched.push(member);
             }
         }
         self.rows.remove(&id);
@@ -231,6 +254,25 @@ pub fn collections(table: &str) -> impl Iterator<Item = &'static str> {
     COLLECTIONS.iter().filter(move |(t, ..)| *t == table).map(|(_, column, _)| *column)
 }
 
+/// How deep a table lies under those whose rows hold its rows. Rows nobody wants go top down: what is held cannot go first.
+pub(crate) fn depth(table: &str) -> usize {
+    let holders = COLLECTIONS.iter().filter(|(_, _, held)| *held == table);
+    holders.map(|(holder, ..)| depth(holder) + 1).max().unwrap_or(0)
+}
+
+/// The key a row carries. Groups of load balancers have no external ids; their name, which is unique, is their key.
+pub(crate) fn key_of(table: &str, row: &Row) -> Option<String> {
+    if table == LoadBalancerGroup::TABLE {
+        return Some(group_key(row.get("name")?.as_str()?).as_str().to_owned());
+    }
+    Some(row.get("external_ids")?.get(KEY)?.to_owned())
+}
+
+/// Key of the group of load balancers with this name.
+pub(crate) fn group_key(name: &str) -> Key {
+    Key::new(format!("lb-group/{name}"))
+}
+
 /// Columns of a table that only OVN writes.
 pub fn written_by_ovn(table: &str) -> impl Iterator<Item = &'static str> {
     WRITTEN_BY_OVN.iter().filter(move |(t, _)| *t == table).map(|(_, column)| *column)
@@ -249,9 +291,15 @@ pub(crate) fn put<T: Table>(fragment: &mut Fragment, key: &Key, row: T) -> Place
 }
 
 /// A row just added.
+#[derive(Clone, Copy)]
 pub(crate) struct Placed(Uuid);
 
 impl Placed {
+    /// The row with `key`, which this or another unit adds.
+    pub(crate) fn of<T: Table>(key: &Key) -> Self {
+        Self(key.uuid(T::TABLE))
+    }
+
     pub(crate) fn add_to<Parent: Table>(self, fragment: &mut Fragment, parent: &Key, column: &'static str) {
         fragment.members.push(Member {
             row: RowId::of(Parent::TABLE, parent),
@@ -262,6 +310,18 @@ impl Placed {
 }
 
 impl LogicalSwitchPort {
+    /// A switch's way out to the physical network.
+    pub(crate) fn uplink(name: String, external_ids: BTreeMap<String, String>) -> Self {
+        Self {
+            name,
+            type_: "localnet".to_owned(),
+            addresses: ["unknown".to_owned()].into(),
+            options: [("network_name".to_owned(), EXTERNAL_NETWORK.to_owned())].into(),
+            external_ids,
+            ..Default::default()
+        }
+    }
+
     /// A switch's side of a connection to a router port.
     pub(crate) fn router(name: String, router_port: String, external_ids: BTreeMap<String, String>) -> Self {
         Self {
@@ -275,9 +335,30 @@ impl LogicalSwitchPort {
     }
 }
 
+/// What is in one of them only. Large collections change by few members, so nothing else is copied.
+fn symmetric_difference(old: &BTreeSet<Atom>, new: Option<&Datum>) -> Vec<Atom> {
+    let (mut old, mut new) = (old.iter().peekable(), new.into_iter().flat_map(Datum::atoms).peekable());
+    let mut only_one = Vec::new();
+    loop {
+        let next = match (old.peek(), new.peek()) {
+            (Some(a), Some(b)) if a == b => {
+                old.next();
+                new.next();
+                continue;
+            }
+            (Some(a), Some(b)) if a > b => new.next(),
+            (Some(_), _) => old.next(),
+            (None, _) => new.next(),
+        };
+        match next {
+            Some(atom) => only_one.push(atom.clone()),
+            None => return only_one,
+        }
+    }
+}
+
 fn is_ours(id: &RowId, row: &Row) -> bool {
-    let key = row.get("external_ids").and_then(|ids| ids.get(KEY));
-    key.is_some_and(|key| Key::new(key).uuid(id.table) == id.uuid)
+    key_of(id.table, row).is_some_and(|key| Key::new(key).uuid(id.table) == id.uuid)
 }
 
 /// The server's own UUIDs are random ones.

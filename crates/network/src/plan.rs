@@ -3,84 +3,22 @@
 //! The controller calls [`Planner::apply`] for every event and [`Planner::compile`] for every batch. The result always equals
 //! [`compile`] of the same cluster, the oracle it is tested against.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod decide;
+mod records;
+mod scope;
+mod services;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use ipnet::IpNet;
-use netloom_ovsdb::{Row, Table};
+pub use records::read_records;
+pub use scope::{Part, Scope};
 
-use crate::annotations::SUBNETS;
 use crate::cluster::{Cluster, NodeName, Object, PodName};
-use crate::ipam::{self, Assignment, Mac, Records};
-use crate::key::{self, KEY};
-use crate::northbound::{Member, Northbound, RowId};
+use crate::northbound::{Member, Northbound, RowId, depth};
 use crate::problem::Problem;
-use crate::rows::{LogicalRouter, LogicalSwitch, LogicalSwitchPort};
+use crate::service::ServiceName;
 use crate::unit::{Fragment, Unit};
-
-/// Which part of two Northbounds may differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Anything.
-    All,
-    /// Only these rows and members.
-    Some {
-        /// Rows.
-        rows: BTreeSet<RowId>,
-        /// Members of collections.
-        members: BTreeSet<Member>,
-    },
-}
-
-impl Default for Scope {
-    fn default() -> Self {
-        Self::Some {
-            rows: BTreeSet::new(),
-            members: BTreeSet::new(),
-        }
-    }
-}
-
-impl Scope {
-    /// Whether nothing can differ.
-    pub fn is_empty(&self) -> bool {
-        matches!(self, Self::Some { rows, members } if rows.is_empty() && members.is_empty())
-    }
-
-    /// Widens by another scope.
-    pub fn extend(&mut self, other: Self) {
-        match other {
-            Self::All => *self = Self::All,
-            Self::Some { rows, members } => {
-                rows.into_iter().for_each(|id| self.add_row(id));
-                members.into_iter().for_each(|member| self.add_member(member));
-            }
-        }
-    }
-
-    /// Widens by one row.
-    pub fn add_row(&mut self, id: RowId) {
-        if let Self::Some { rows, .. } = self {
-            rows.insert(id);
-        }
-    }
-
-    /// Widens by one member.
-    pub fn add_member(&mut self, member: Member) {
-        if let Self::Some { members, .. } = self {
-            members.insert(member);
-        }
-    }
-}
-
-/// A piece of the difference that makes sense without the others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// The unit it belongs to; none for what no unit wants any more.
-    pub unit: Option<Unit>,
-    /// What may differ.
-    pub scope: Scope,
-}
 
 /// Everything of a cluster at once: what the incremental path must equal.
 pub fn compile(cluster: &Cluster) -> (Northbound, Vec<Problem>) {
@@ -125,6 +63,14 @@ pub struct Planner {
     left: BTreeSet<NodeName>,
     waiting_nodes: BTreeSet<NodeName>,
     waiting_pods: HashMap<NodeName, BTreeSet<PodName>>,
+    /// Services that did not get every external address they want.
+    waiting_services: BTreeSet<ServiceName>,
+    /// An external address may have become free since the last compile.
+    freed: bool,
+    /// What services see of nodes may have changed since the last compile.
+    nodes_changed: bool,
+    /// Pools changed since the last compile.
+    pools_changed: bool,
     scope: Scope,
     problems: BTreeSet<Problem>,
     revision: u64,
@@ -141,6 +87,10 @@ impl Default for Planner {
             left: BTreeSet::new(),
             waiting_nodes: BTreeSet::new(),
             waiting_pods: HashMap::new(),
+            waiting_services: BTreeSet::new(),
+            freed: false,
+            nodes_changed: false,
+            pools_changed: false,
             scope: Scope::default(),
             problems: BTreeSet::new(),
             revision: 0,
@@ -164,7 +114,7 @@ impl Planner {
         &self.problems
     }
 
-    /// Grows whenever problems or nodes' subnets may have changed.
+    /// Grows whenever problems, nodes' subnets or services' external addresses may have changed.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -172,6 +122,11 @@ impl Planner {
     /// How many units are compiled.
     pub fn units(&self) -> usize {
         self.woven.len()
+    }
+
+    /// How many units the next compile looks at, not counting those that depend on nodes or pools that changed.
+    pub fn marked(&self) -> usize {
+        self.dirty.len()
     }
 
     /// Takes over the choices recorded in the database, instead of its own: before the first compile, and whenever another planner may
@@ -182,6 +137,8 @@ impl Planner {
         self.dirty.extend(self.woven.keys().cloned());
         self.dirty
             .extend(self.cluster.records.assignments().map(|(pod, _)| Unit::Pod(pod.clone())));
+        self.dirty
+            .extend(self.cluster.records.externals().map(|(name, _)| Unit::Service(name.clone())));
     }
 
     /// Adds or changes an object; says whether anything the network depends on changed.
@@ -195,27 +152,42 @@ impl Planner {
                 Some(old) if old == pod => return false,
                 _ => self.mark_pod(name),
             },
+            Object::Service(name, service) if self.cluster.services.get(name) == Some(service) => return false,
+            Object::Service(name, _) => {
+                let name = name.clone();
+                self.mark_service(&name);
+                self.mark_rivals(&name);
+                self.cluster.insert(object);
+                self.mark_rivals(&name);
+                return true;
+            }
+            Object::EndpointSlice(name, slice) if self.cluster.slices.get(name) == Some(slice) => return false,
+            Object::EndpointSlice(..) => self.mark_slice(&object),
+            Object::ExternalPool(name, pool) if self.cluster.pools.get(name) == Some(pool) => return false,
+            Object::ExternalPool(..) => self.pools_changed = true,
         }
         self.cluster.insert(object);
         true
     }
 
-    /// Removes a pod.
-    pub fn delete_pod(&mut self, name: &PodName) {
-        self.mark_pod(name);
-        self.cluster.remove_pod(name);
-    }
-
-    /// Removes a node. It keeps its subnets while pods on it have ports.
-    pub fn delete_node(&mut self, name: &str) {
-        self.cluster.nodes.remove(name);
-        self.mark_node(name);
-    }
-
-    /// Removes the `ClusterNetwork`; what is in force stays.
-    pub fn delete_network(&mut self) {
-        self.cluster.network = None;
-        self.mark(Unit::Network);
+    /// Removes an object; only its kind and name matter. A node keeps its subnets while pods on it have ports, and the addressing in
+    /// force stays without its `ClusterNetwork`.
+    pub fn remove(&mut self, object: &Object) {
+        match object {
+            Object::ClusterNetwork(_) => self.mark(Unit::Network),
+            Object::Node(name, _) => self.mark_node(name),
+            Object::Pod(name, _) => self.mark_pod(name),
+            Object::Service(name, _) => {
+                self.mark_service(name);
+                self.mark_rivals(name);
+            }
+            Object::EndpointSlice(..) => self.mark_slice(object),
+            Object::ExternalPool(name, _) => {
+                self.mark(Unit::Pool(name.clone()));
+                self.pools_changed = true;
+            }
+        }
+        self.cluster.remove(object);
     }
 
     /// Decides what is undecided and recompiles what changed; returns where desired may now differ from before.
@@ -225,6 +197,9 @@ impl Planner {
         self.decide_network();
         self.decide_nodes();
         self.decide_pods();
+        self.mark_dependants();
+        self.release_services();
+        self.decide_services();
         for unit in std::mem::take(&mut self.dirty) {
             let fragment = unit.compile(&self.cluster);
             self.weave(unit, fragment);
@@ -240,16 +215,17 @@ impl Planner {
     }
 
     /// All that may differ from `observed`, in parts that can be committed one after the other: every unit, those that own
-    /// collections first, then each row nobody wants any more.
+    /// collections first, then each row nobody wants any more, those that hold others first.
     pub fn parts(&self, observed: &Northbound) -> Vec<Part> {
         let units: BTreeMap<&Unit, &Woven> = self.woven.iter().collect();
         let units = units.into_iter().map(|(unit, woven)| (Some(unit.clone()), woven.scope()));
-        let mut unwanted: BTreeMap<Option<RowId>, Scope> = BTreeMap::new();
+        let mut unwanted: BTreeMap<(usize, Option<RowId>), Scope> = BTreeMap::new();
+        let place = |id: Option<RowId>| (id.map_or(0, |id| depth(id.table)), id);
         for (id, _) in observed.rows().filter(|(id, _)| self.desired.row(id).is_none()) {
-            unwanted.entry(Some(*id)).or_default().add_row(*id);
+            unwanted.entry(place(Some(*id))).or_default().add_row(*id);
         }
         for member in observed.all_members().filter(|member| !self.desired.has(member)) {
-            unwanted.entry(member.held()).or_default().add_member(member);
+            unwanted.entry(place(member.held())).or_default().add_member(member);
         }
         let unwanted = unwanted.into_values().map(|scope| (None, scope));
         units.chain(unwanted).map(|(unit, scope)| Part { unit, scope }).collect()
@@ -267,129 +243,19 @@ impl Planner {
     fn mark_node(&mut self, name: &str) {
         self.mark(Unit::Node(name.to_owned()));
         self.mark(Unit::Gateway(name.to_owned()));
-    }
-
-    /// Pods that no longer want their addresses give them back; pods and nodes that waited for that are looked at again.
-    fn release_pods(&mut self) {
-        for name in self.dirty_pods() {
-            let pod = self.cluster.pods.get(&name).filter(|pod| pod.wants_port());
-            if pod.is_none_or(|pod| self.cluster.records.assignment(&name, &pod.uid).is_none()) {
-                self.cluster.records.release_pod(&name);
-            }
-        }
-        for node in std::mem::take(&mut self.left) {
-            let waiting = self.waiting_pods.remove(&node).unwrap_or_default();
-            self.dirty.extend(waiting.into_iter().map(Unit::Pod));
-            if !self.cluster.nodes.contains_key(&node) {
-                self.mark_node(&node);
-            }
-        }
-    }
-
-    fn decide_network(&mut self) {
-        if !self.dirty.contains(&Unit::Network) {
-            return;
-        }
-        let Ok(settings) = ipam::decide_settings(&self.cluster) else {
-            return;
-        };
-        if self.cluster.records.settings.as_ref() != Some(&settings) {
-            self.cluster.records.settings = Some(settings);
-            self.dirty.extend(Unit::all(&self.cluster));
-        }
-    }
-
-    /// A node that is gone gives its subnets back with its last port. With the last node, the addressing is free to change.
-    fn release_nodes(&mut self) {
-        for name in self
-            .dirty_nodes()
-            .into_iter()
-            .filter(|name| !self.cluster.nodes.contains_key(name))
-            .collect::<Vec<_>>()
-        {
-            let in_use = |pod: &PodName| {
-                self.cluster
-                    .pods
-                    .get(pod)
-                    .is_some_and(|p| self.cluster.records.assignment(pod, &p.uid).is_some())
-            };
-            if !self.cluster.pods_on(&name).any(in_use) && self.cluster.records.release_node(&name) {
-                self.dirty.extend(self.cluster.pods_on(&name).cloned().map(Unit::Pod));
-                self.dirty
-                    .extend(std::mem::take(&mut self.waiting_nodes).into_iter().map(Unit::Node));
-                if self.cluster.records.nodes().next().is_none() {
-                    self.mark(Unit::Network);
-                }
-            }
-        }
-    }
-
-    /// Nodes whose annotation remembers subnets come first, so subnets in use are never given to another.
-    fn decide_nodes(&mut self) {
-        let mut names = self.dirty_nodes();
-        names.retain(|name| self.cluster.nodes.contains_key(name));
-        let remembers = |name: &NodeName| {
-            self.cluster
-                .nodes
-                .get(name)
-                .is_some_and(|node| node.annotations.contains_key(SUBNETS))
-        };
-        names.sort_by_key(|name| !remembers(name));
-        for name in names {
-            match ipam::decide_slot(&self.cluster, &name) {
-                Ok(Some(slot)) if self.cluster.records.slot(&name).is_none() => {
-                    self.cluster.records.record_node(&name, slot);
-                    self.mark_node(&name);
-                    self.dirty.extend(self.cluster.pods_on(&name).cloned().map(Unit::Pod));
-                }
-                Ok(_) => {}
-                Err(_) => {
-                    self.waiting_nodes.insert(name);
-                }
-            }
-        }
-    }
-
-    /// Pods whose status already shows addresses come first, so an address in use is never given to another.
-    fn decide_pods(&mut self) {
-        let mut names = self.dirty_pods();
-        names.sort_by_key(|name| self.cluster.pods.get(name).is_none_or(|pod| pod.addresses.is_empty()));
-        for name in names {
-            match ipam::decide_addresses(&self.cluster, &name) {
-                Ok(Some(assignment)) => ipam::record(&mut self.cluster, &name, assignment),
-                Ok(None) => {}
-                Err(_) => {
-                    let node = self.cluster.pods.get(&name).and_then(|pod| pod.node.clone()).unwrap_or_default();
-                    self.waiting_pods.entry(node).or_default().insert(name);
-                }
-            }
-        }
-    }
-
-    fn dirty_pods(&self) -> Vec<PodName> {
-        self.dirty
-            .iter()
-            .filter_map(|unit| if let Unit::Pod(name) = unit { Some(name.clone()) } else { None })
-            .collect()
-    }
-
-    fn dirty_nodes(&self) -> Vec<NodeName> {
-        self.dirty
-            .iter()
-            .filter_map(|unit| if let Unit::Node(name) = unit { Some(name.clone()) } else { None })
-            .collect()
+        self.nodes_changed = true;
     }
 
     /// Replaces what a unit put in before by its new fragment.
     fn weave(&mut self, unit: Unit, fragment: Fragment) {
         let old = self.woven.remove(&unit).unwrap_or_default();
-        for id in &old.rows {
-            if !fragment.rows.iter().any(|(new, _)| new == id) {
-                self.desired.remove_row(id);
-                self.scope.add_row(*id);
-            }
+        let rows: HashSet<&RowId> = fragment.rows.iter().map(|(id, _)| id).collect();
+        for id in old.rows.iter().filter(|id| !rows.contains(id)) {
+            self.desired.remove_row(id);
+            self.scope.add_row(*id);
         }
-        for member in old.members.iter().filter(|member| !fragment.members.contains(member)) {
+        let members: HashSet<&Member> = fragment.members.iter().collect();
+        for member in old.members.iter().filter(|member| !members.contains(member)) {
             self.desired.remove_member(member);
             self.scope.add_member(member.clone());
         }
@@ -410,7 +276,8 @@ impl Planner {
                 self.scope.add_row(id);
             }
         }
-        for member in fragment.members.into_iter().filter(|member| !old.members.contains(member)) {
+        let known: HashSet<Member> = old.members.into_iter().collect();
+        for member in fragment.members.into_iter().filter(|member| !known.contains(member)) {
             self.scope.add_member(member.clone());
             self.desired.insert_member(member);
         }
@@ -419,38 +286,4 @@ impl Planner {
             self.woven.insert(unit, new);
         }
     }
-}
-
-/// The choices the rows of a database record.
-pub fn read_records(observed: &Northbound) -> Records {
-    let mut records = Records::default();
-    let text = |row: &Row, name: &str| Some(row.get("external_ids")?.get(name)?.to_owned());
-    let rows = |table: &'static str| observed.rows().filter(move |(id, _)| id.table == table).map(|(_, row)| row);
-    records.settings = rows(LogicalRouter::TABLE).find_map(|row| text(row, key::SETTINGS)?.parse().ok());
-    for row in rows(LogicalSwitch::TABLE) {
-        let node = text(row, KEY).and_then(|key| key.strip_prefix("switch/node/").map(str::to_owned));
-        if let (Some(node), Some(slot)) = (node, text(row, key::SLOT).and_then(|slot| slot.parse().ok())) {
-            records.record_node(&node, slot);
-        }
-    }
-    for row in rows(LogicalSwitchPort::TABLE) {
-        if let Some((pod, uid, mac, addresses)) = read_port(row, &text) {
-            addresses.iter().for_each(|used| records.resume(*used));
-            let addresses = addresses.iter().map(IpNet::addr).collect();
-            records.record_pod(&pod, Assignment { uid, mac, addresses });
-        }
-    }
-    records
-}
-
-fn read_port(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<(PodName, String, Mac, Vec<IpNet>)> {
-    let uid = text(row, key::UID)?;
-    let (namespace, name) = row.get("name")?.as_str()?.split_once(':')?;
-    let pod = PodName {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    };
-    let mac = row.get("addresses")?.as_str()?.split(' ').next()?.parse().ok()?;
-    let addresses = text(row, key::ADDRESSES)?.split(',').filter_map(|ip| ip.parse().ok()).collect();
-    Some((pod, uid, mac, addresses))
 }

@@ -1,11 +1,18 @@
 //! The cluster's addressing: read from the `ClusterNetwork` object, validated as a whole, recorded in the Northbound database
 //! and in force from then on. A bad or unsafe later edit is a problem; what is recorded stays in force.
 
+mod host;
+
 use std::fmt;
 use std::net::IpAddr;
 
+use host::{bits, number, with_number};
+pub use host::{host_number, hosts, is_ipv4, nth_host};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::Deserialize;
+
+/// Addresses of a join range that no gateway has: the network itself, the cluster router, the one of node ports, and the broadcast.
+const JOIN_RESERVED: u64 = 4;
 
 /// `spec` of a `ClusterNetwork`, as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -17,6 +24,18 @@ pub struct ClusterNetworkSpec {
     /// Addresses between the cluster router and the gateways.
     #[serde(rename = "joinCIDRs")]
     pub join_cidrs: Vec<String>,
+    /// How services are served.
+    pub services: ServicesSpec,
+}
+
+/// `spec.services` of a `ClusterNetwork`, as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServicesSpec {
+    /// `native` (the default) or `kube-proxy`.
+    pub mode: Option<String>,
+    /// Ranges of ClusterIPs, as the API server has them.
+    pub cidrs: Vec<String>,
 }
 
 /// One entry of `spec.clusterCIDRs`, as written.
@@ -39,6 +58,43 @@ pub struct ClusterCidr {
     pub node_prefix: u8,
 }
 
+/// Who translates the addresses of services.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServiceMode {
+    /// OVN's load balancers, in the switch of the client's node.
+    #[default]
+    Native,
+    /// kube-proxy on the client's node, behind the node's service port.
+    KubeProxy,
+}
+
+impl ServiceMode {
+    /// Its name in specs and records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::KubeProxy => "kube-proxy",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "" | "native" => Ok(Self::Native),
+            "kube-proxy" => Ok(Self::KubeProxy),
+            other => Err(format!("spec.services.mode: \"{other}\" is unknown; write native or kube-proxy")),
+        }
+    }
+}
+
+/// How services are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Services {
+    /// Who translates their addresses.
+    pub mode: ServiceMode,
+    /// Ranges of ClusterIPs; nodes and, with kube-proxy, pods are routed to them.
+    pub cidrs: Vec<IpNet>,
+}
+
 /// Validated addressing of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -46,11 +102,17 @@ pub struct Settings {
     pub cluster_cidrs: Vec<ClusterCidr>,
     /// Join ranges, one of each family in use.
     pub join_cidrs: Vec<IpNet>,
+    /// How services are served.
+    pub services: Services,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            services: Services {
+                mode: ServiceMode::Native,
+                cidrs: vec![default_services(true), default_services(false)],
+            },
             cluster_cidrs: vec![
                 ClusterCidr {
                     cidr: v4(10, 244, 0, 0, 16),
@@ -69,10 +131,10 @@ impl Default for Settings {
 impl Settings {
     /// Reads and validates a spec; the error says what to change.
     pub fn from_spec(spec: &ClusterNetworkSpec) -> Result<Self, String> {
-        if spec.cluster_cidrs.is_empty() {
-            return Err("spec.clusterCIDRs is empty; give at least one range, for example 10.244.0.0/16".to_owned());
+        let mut cluster_cidrs = spec.cluster_cidrs.iter().map(cluster_cidr).collect::<Result<Vec<_>, _>>()?;
+        if cluster_cidrs.is_empty() {
+            cluster_cidrs = Self::default().cluster_cidrs;
         }
-        let cluster_cidrs = spec.cluster_cidrs.iter().map(cluster_cidr).collect::<Result<Vec<_>, _>>()?;
         let mut join_cidrs = spec
             .join_cidrs
             .iter()
@@ -84,9 +146,45 @@ impl Settings {
                 join_cidrs.push(default_join(ipv4));
             }
         }
-        let settings = Self { cluster_cidrs, join_cidrs };
+        let written = spec.services.cidrs.iter().map(|text| range("spec.services.cidrs", text));
+        let mut settings = Self {
+            cluster_cidrs,
+            join_cidrs,
+            services: Services {
+                mode: ServiceMode::parse(spec.services.mode.as_deref().unwrap_or_default())?,
+                cidrs: written.collect::<Result<_, _>>()?,
+            },
+        };
+        if settings.services.cidrs.is_empty() {
+            settings.services.cidrs = settings.usual_services();
+        }
         settings.validate()?;
         Ok(settings)
+    }
+
+    /// The address by which every gateway and every node switch serves node ports: the last one of each join range.
+    pub fn node_port_addresses(&self) -> Vec<IpAddr> {
+        let last = |join: &IpNet| match join.broadcast() {
+            IpAddr::V4(broadcast) => IpAddr::V4((u32::from(broadcast).saturating_sub(1)).into()),
+            last @ IpAddr::V6(_) => last,
+        };
+        self.join_cidrs.iter().map(last).collect()
+    }
+
+    /// The range of services that contains `address`, if any.
+    pub fn service_range_of(&self, address: IpAddr) -> Option<IpNet> {
+        self.services.cidrs.iter().find(|range| range.contains(&address)).copied()
+    }
+
+    /// Where ClusterIPs come from unless told otherwise: the usual range of each family in use, if nothing else has it.
+    fn usual_services(&self) -> Vec<IpNet> {
+        let free = |usual: &IpNet| !self.ranges().any(|range| range.contains(usual) || usual.contains(&range));
+        [true, false]
+            .into_iter()
+            .filter(|ipv4| !self.family(*ipv4).is_empty())
+            .map(default_services)
+            .filter(free)
+            .collect()
     }
 
     /// Whether `next` may replace these settings while addresses of these are in use: ranges may be added, never changed.
@@ -107,7 +205,7 @@ impl Settings {
 
     /// How many nodes can have a subnet.
     pub fn slots(&self) -> u64 {
-        let join = self.join_cidrs.iter().map(|join| hosts(join).saturating_sub(2));
+        let join = self.join_cidrs.iter().map(|join| hosts(join).saturating_sub(JOIN_RESERVED));
         let subnets = [true, false].into_iter().filter_map(|ipv4| {
             let of_family = self.family(ipv4);
             (!of_family.is_empty()).then(|| of_family.iter().map(ClusterCidr::subnets).fold(0u64, u64::saturating_add))
@@ -152,11 +250,17 @@ impl Settings {
 
     /// The range that contains `address`, if any.
     pub fn range_of(&self, address: IpAddr) -> Option<IpNet> {
-        self.cluster_cidrs
-            .iter()
-            .map(|c| c.cidr)
-            .chain(self.join_cidrs.iter().copied())
-            .find(|range| range.contains(&address))
+        self.ranges().find(|range| range.contains(&address))
+    }
+
+    /// Whether `address` lies where pods have theirs.
+    pub fn is_pod_address(&self, address: IpAddr) -> bool {
+        self.cluster_cidrs.iter().any(|range| range.cidr.contains(&address))
+    }
+
+    /// Ranges of pods and of the join switch.
+    pub fn ranges(&self) -> impl Iterator<Item = IpNet> {
+        self.cluster_cidrs.iter().map(|c| c.cidr).chain(self.join_cidrs.iter().copied())
     }
 
     fn family(&self, ipv4: bool) -> Vec<ClusterCidr> {
@@ -164,12 +268,7 @@ impl Settings {
     }
 
     fn validate(&self) -> Result<(), String> {
-        let all: Vec<IpNet> = self
-            .cluster_cidrs
-            .iter()
-            .map(|c| c.cidr)
-            .chain(self.join_cidrs.iter().copied())
-            .collect();
+        let all: Vec<IpNet> = self.ranges().chain(self.services.cidrs.iter().copied()).collect();
         for (i, a) in all.iter().enumerate() {
             if let Some(b) = all[i + 1..].iter().find(|b| a.contains(*b) || b.contains(a)) {
                 return Err(format!("{a} and {b} overlap; give ranges that share no address"));
@@ -184,12 +283,14 @@ impl Settings {
     }
 }
 
-/// The recorded form: `10.244.0.0/16=24,fd00:10:244::/48=64;100.64.0.0/16,fd98::/64`.
+/// The recorded form: `10.244.0.0/16=24,fd00:10:244::/48=64;100.64.0.0/16,fd98::/64;native:10.96.0.0/16,fd00:10:96::/112`.
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cidrs: Vec<String> = self.cluster_cidrs.iter().map(|c| format!("{}={}", c.cidr, c.node_prefix)).collect();
         let joins: Vec<String> = self.join_cidrs.iter().map(ToString::to_string).collect();
-        write!(f, "{};{}", cidrs.join(","), joins.join(","))
+        let services: Vec<String> = self.services.cidrs.iter().map(ToString::to_string).collect();
+        let mode = self.services.mode.as_str();
+        write!(f, "{};{};{mode}:{}", cidrs.join(","), joins.join(","), services.join(","))
     }
 }
 
@@ -197,7 +298,8 @@ impl std::str::FromStr for Settings {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (cidrs, joins) = text.split_once(';').ok_or("no join ranges")?;
+        let (cidrs, rest) = text.split_once(';').ok_or("no join ranges")?;
+        let (joins, services) = rest.split_once(';').unwrap_or((rest, ""));
         let cluster_cidrs = cidrs
             .split(',')
             .map(|entry| {
@@ -208,10 +310,20 @@ impl std::str::FromStr for Settings {
                 })
             })
             .collect::<Result<_, String>>()?;
-        let settings = Self {
+        let mut settings = Self {
             cluster_cidrs,
             join_cidrs: joins.split(',').map(|j| range("join", j)).collect::<Result<_, _>>()?,
+            services: Services::default(),
         };
+        if let Some((mode, ranges)) = services.split_once(':') {
+            let ranges = ranges.split(',').filter(|text| !text.is_empty());
+            settings.services = Services {
+                mode: ServiceMode::parse(mode)?,
+                cidrs: ranges.map(|text| range("services", text)).collect::<Result<_, _>>()?,
+            };
+        } else {
+            settings.services.cidrs = settings.usual_services(); // written before there were services
+        }
         settings.validate()?;
         Ok(settings)
     }
@@ -227,30 +339,6 @@ impl ClusterCidr {
         let shift = u32::from(bits(&self.cidr) - self.node_prefix);
         with_number(&self.cidr, number(self.cidr.network()) + (u128::from(n) << shift), self.node_prefix)
     }
-}
-
-/// The address number `n` of a range, with the range's prefix; none past its end.
-pub fn nth_host(range: &IpNet, n: u64) -> Option<IpNet> {
-    let value = number(range.network()).checked_add(u128::from(n))?;
-    let host = with_number(range, value, range.prefix_len());
-    range.contains(&host.addr()).then_some(host)
-}
-
-/// The number of an address inside its range.
-pub fn host_number(range: &IpNet, address: IpAddr) -> Option<u64> {
-    range
-        .contains(&address)
-        .then(|| u64::try_from(number(address) - number(range.network())).unwrap_or(u64::MAX))
-}
-
-/// How many addresses a range has.
-pub fn hosts(range: &IpNet) -> u64 {
-    1u64.checked_shl(u32::from(bits(range) - range.prefix_len())).unwrap_or(u64::MAX)
-}
-
-/// Whether a range is of the IPv4 family.
-pub fn is_ipv4(range: &IpNet) -> bool {
-    matches!(range, IpNet::V4(_))
 }
 
 fn cluster_cidr(spec: &ClusterCidrSpec) -> Result<ClusterCidr, String> {
@@ -277,6 +365,14 @@ fn range(field: &str, text: &str) -> Result<IpNet, String> {
     Ok(range)
 }
 
+fn default_services(ipv4: bool) -> IpNet {
+    if ipv4 {
+        v4(10, 96, 0, 0, 16)
+    } else {
+        v6([0xfd00, 0x10, 0x96, 0, 0, 0, 0, 0], 112)
+    }
+}
+
 fn default_join(ipv4: bool) -> IpNet {
     if ipv4 {
         v4(100, 64, 0, 0, 16)
@@ -293,24 +389,6 @@ fn v6(segments: [u16; 8], prefix: u8) -> IpNet {
     Ipv6Net::new_assert(segments.into(), prefix).into()
 }
 
-fn bits(range: &IpNet) -> u8 {
-    range.max_prefix_len()
-}
-
-fn number(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(a) => u128::from(u32::from(a)),
-        IpAddr::V6(a) => u128::from(a),
-    }
-}
-
-fn with_number(like: &IpNet, value: u128, prefix: u8) -> IpNet {
-    match like {
-        IpNet::V4(_) => Ipv4Net::new_assert((value as u32).into(), prefix).into(),
-        IpNet::V6(_) => Ipv6Net::new_assert(value.into(), prefix).into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,7 +403,7 @@ mod tests {
             .collect();
         ClusterNetworkSpec {
             cluster_cidrs,
-            join_cidrs: vec![],
+            ..ClusterNetworkSpec::default()
         }
     }
 
@@ -345,9 +423,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_written_has_its_default() {
+        assert_eq!(Settings::from_spec(&spec(&[])), Ok(Settings::default()));
+    }
+
+    #[test]
     fn mistakes_are_named_with_what_to_write() {
         let wrong = |cidrs: &[&str]| Settings::from_spec(&spec(cidrs)).unwrap_err();
-        assert!(wrong(&[]).contains("spec.clusterCIDRs is empty"));
         assert!(wrong(&["10.244.0.0"]).contains("\"10.244.0.0\" is not a CIDR"));
         assert!(wrong(&["10.244.0.1/16"]).contains("write 10.244.0.0/16"));
         assert!(wrong(&["10.244.0.0/16", "10.244.128.0/17"]).contains("overlap"));
@@ -371,6 +453,42 @@ mod tests {
     #[test]
     fn the_record_reads_back() {
         let settings = Settings::default();
-        assert_eq!(settings.to_string().parse(), Ok(settings));
+        assert_eq!(settings.to_string().parse(), Ok(settings.clone()));
+        let older = "10.244.0.0/16=24,fd00:10:244::/48=64;100.64.0.0/16,fd98::/64";
+        assert_eq!(older.parse(), Ok(settings), "a record without services has the usual ones");
+        let taken: Settings = "10.96.0.0/16=24;100.64.0.0/16".parse().unwrap();
+        assert_eq!(taken.services.cidrs, [], "pods have the usual range of services");
+    }
+
+    #[test]
+    fn services_have_ranges_of_their_own_and_a_mode_that_may_change() {
+        let mut written = spec(&["10.244.0.0/16"]);
+        let native = Settings::from_spec(&written).unwrap();
+        assert_eq!(native.services.cidrs, [v4(10, 96, 0, 0, 16)]);
+        written.services = ServicesSpec {
+            mode: Some("kube-proxy".to_owned()),
+            cidrs: vec!["10.32.0.0/12".to_owned()],
+        };
+        let other = Settings::from_spec(&written).unwrap();
+        assert_eq!(native.may_become(&other), Ok(()));
+        assert_eq!(other.to_string().parse(), Ok(other.clone()));
+        assert!(other.to_string().ends_with(";kube-proxy:10.32.0.0/12"), "{other}");
+        written.services.cidrs = vec!["10.244.7.0/24".to_owned()];
+        assert!(Settings::from_spec(&written).unwrap_err().contains("overlap"));
+        written.services.mode = Some("iptables".to_owned());
+        assert!(Settings::from_spec(&written).unwrap_err().contains("write native or kube-proxy"));
+    }
+
+    #[test]
+    fn node_ports_have_an_address_no_gateway_has() {
+        let settings = Settings::default();
+        let shown: Vec<String> = settings.node_port_addresses().iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["100.64.255.254", "fd98::ffff:ffff:ffff:ffff"]);
+        let mut small = spec(&["10.244.0.0/16"]);
+        small.join_cidrs = vec!["100.64.0.0/28".to_owned()];
+        let small = Settings::from_spec(&small).unwrap();
+        let last = small.join_addresses(small.slots());
+        assert_eq!(small.node_port_addresses(), [IpAddr::from([100, 64, 0, 14])]);
+        assert_eq!(last[0].addr(), IpAddr::from([100, 64, 0, 13]), "the last gateway comes before it");
     }
 }

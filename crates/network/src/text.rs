@@ -8,15 +8,15 @@ use netloom_ovsdb::{Atom, Datum, Row};
 use uuid::Uuid;
 
 use crate::key::KEY;
-use crate::northbound::Northbound;
+use crate::northbound::{Northbound, RowId, key_of};
 
 /// Writes a Northbound.
 pub fn northbound(northbound: &Northbound) -> String {
-    let keys: HashMap<Uuid, String> = northbound.rows().map(|(id, row)| (id.uuid, key(row))).collect();
+    let keys: HashMap<Uuid, String> = northbound.rows().map(|(id, row)| (id.uuid, key(id, row))).collect();
     let mut tables: BTreeMap<&str, BTreeMap<String, BTreeMap<&str, String>>> = BTreeMap::new();
     for (id, row) in northbound.rows() {
         let columns = row.iter().map(|(column, datum)| (&**column, show_datum(datum, &keys)));
-        tables.entry(id.table).or_default().insert(key(row), columns.collect());
+        tables.entry(id.table).or_default().insert(key(id, row), columns.collect());
     }
     for (id, column, values) in northbound.collections() {
         let mut shown: Vec<String> = values.iter().map(|value| show_atom(value, &keys)).collect();
@@ -42,11 +42,8 @@ pub fn northbound(northbound: &Northbound) -> String {
     text
 }
 
-fn key(row: &Row) -> String {
-    row.get("external_ids")
-        .and_then(|ids| ids.get(KEY))
-        .unwrap_or("(no key)")
-        .to_owned()
+fn key(id: &RowId, row: &Row) -> String {
+    key_of(id.table, row).unwrap_or_else(|| "(no key)".to_owned())
 }
 
 fn show_datum(datum: &Datum, keys: &HashMap<Uuid, String>) -> String {

@@ -2,41 +2,57 @@
 //!
 //! A unit writes whole rows and adds members to collections of rows that other units own (a pod's port to its node's switch).
 //!
-//! Names: a pod's port is `namespace:pod`. Names of everything else have an underscore and no colon, which no Kubernetes name has, so
+//! Names: a pod's port is `namespace/pod`. Names of everything else have an underscore and no slash, which no Kubernetes name has, so
 //! that no pod and no node can be called into a clash.
 
 mod gateway;
 mod network;
 mod node;
 mod pod;
+pub(crate) mod service;
 
 use std::fmt;
 
 use netloom_ovsdb::Row;
-pub use node::management_port;
+pub use node::{management_port, service_port};
+pub use service::announcer_port;
 
 use crate::cluster::{Cluster, NodeName, PodName};
+use crate::external::pool_problem;
 use crate::northbound::{Member, RowId};
 use crate::problem::{ObjectRef, Problem};
+use crate::service::ServiceName;
 
 /// Name of the distributed router all node switches hang on.
 pub const CLUSTER_ROUTER: &str = "cluster-router";
 /// Name of the switch between the cluster router and the gateways.
 pub const JOIN_SWITCH: &str = "join";
+/// Name of the switch external addresses are announced on.
+pub const ANNOUNCE_SWITCH: &str = "announce";
+/// Name of the port group through which everything from outside and from nodes passes.
+pub const EDGE: &str = "edge";
+/// Name of the group of load balancers on every node's switch.
+pub const SERVICES_GROUP: &str = "services";
+/// Name of the group of load balancers on every gateway.
+pub const GATEWAYS_GROUP: &str = "gateways";
 /// Physical network name of the nodes' uplinks, as in `ovn-bridge-mappings`.
 pub const EXTERNAL_NETWORK: &str = "external";
 
 /// One producer of rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
-    /// The cluster router and the join switch.
+    /// The cluster router, the join switch and what services and nodes meet in.
     Network,
-    /// A node's switch, its router port and its management port.
+    /// A node's switch, its router port, its management port and its service port.
     Node(NodeName),
     /// A node's gateway router and external switch.
     Gateway(NodeName),
     /// A pod's port.
     Pod(PodName),
+    /// A pool of external addresses; it has problems only.
+    Pool(String),
+    /// A service's load balancers and announcer.
+    Service(ServiceName),
 }
 
 /// What a unit produces.
@@ -59,6 +75,8 @@ impl Unit {
         std::iter::once(Self::Network)
             .chain(per_node)
             .chain(cluster.pods.keys().cloned().map(Self::Pod))
+            .chain(cluster.pools.keys().cloned().map(Self::Pool))
+            .chain(cluster.services.keys().cloned().map(Self::Service))
             .collect()
     }
 
@@ -70,7 +88,11 @@ impl Unit {
             Self::Node(name) => node::compile(cluster, name, &mut fragment),
             Self::Gateway(name) => gateway::compile(cluster, name, &mut fragment),
             Self::Pod(name) => pod::compile(cluster, name, &mut fragment),
+            Self::Pool(name) => fragment.problems.extend(pool_problem(cluster, name)),
+            Self::Service(name) => service::compile(cluster, name, &mut fragment),
         }
+        fragment.problems.sort();
+        fragment.problems.dedup();
         fragment
     }
 
@@ -80,6 +102,8 @@ impl Unit {
             Self::Network => cluster.network_ref(),
             Self::Node(name) | Self::Gateway(name) => cluster.node_ref(name),
             Self::Pod(name) => cluster.pod_ref(name),
+            Self::Pool(name) => cluster.pool_ref(name),
+            Self::Service(name) => cluster.service_ref(name),
         }
     }
 }
@@ -91,6 +115,8 @@ impl fmt::Display for Unit {
             Self::Node(name) => write!(f, "node {name}"),
             Self::Gateway(name) => write!(f, "gateway {name}"),
             Self::Pod(name) => write!(f, "pod {name}"),
+            Self::Pool(name) => write!(f, "pool {name}"),
+            Self::Service(name) => write!(f, "service {name}"),
         }
     }
 }

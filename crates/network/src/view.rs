@@ -1,9 +1,12 @@
 //! What the network is, in the user's words: the tables behind `netloom show`. Values only; the command line lays them out.
 
+mod services;
+
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::Serialize;
+pub use services::{BackendView, Health, ServiceView, services};
 
 use crate::annotations;
 use crate::cluster::Cluster;

@@ -1,26 +1,36 @@
 //! Properties of the planner under random changes: incremental equals full, a transaction takes observed to desired, restart writes
-//! nothing, no address is used twice, released addresses return.
+//! nothing, the order of events leaves no trace, no address is used twice, released addresses return.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod database;
+mod services;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use database::Database;
 use netloom_network::cluster::ClusterNetwork;
-use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec};
-use netloom_network::{Node, Object, Planner, Pod, PodName, Scope, check, diff, plan};
+use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec, ServicesSpec};
+use netloom_network::{Node, Object, Planner, Pod, PodName, Scope, ServiceName, check, diff, plan};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Network(Vec<&'static str>),
+    Network {
+        cidrs: Vec<&'static str>,
+        kube_proxy: bool,
+    },
     Node {
         number: u8,
         gateway: bool,
         address: bool,
+        ready: bool,
+        excluded: bool,
+        zone: Option<u8>,
     },
+    /// A service, a slice or a pool.
+    Service(Object),
+    Gone(Object),
     NodeGone(u8),
     Pod {
         number: u8,
@@ -42,8 +52,11 @@ fn step() -> impl Strategy<Value = Step> {
         Just(vec!["broken"]),
     ];
     prop_oneof![
-        1 => network.prop_map(Step::Network),
-        4 => (0..6u8, any::<bool>(), any::<bool>()).prop_map(|(number, gateway, address)| Step::Node { number, gateway, address }),
+        1 => (network, prop::bool::weighted(0.2)).prop_map(|(cidrs, kube_proxy)| Step::Network { cidrs, kube_proxy }),
+        4 => (0..6u8, any::<bool>(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.1), prop::option::of(0..2u8))
+            .prop_map(|(number, gateway, address, ready, excluded, zone)| Step::Node { number, gateway, address, ready, excluded, zone }),
+        10 => services::object().prop_map(Step::Service),
+        3 => services::object().prop_map(Step::Gone),
         1 => (0..6u8).prop_map(Step::NodeGone),
         12 => (0..24u8, 0..6u8, 0..2u8, prop::bool::weighted(0.1), prop::option::weighted(0.1, 0..16u8))
             .prop_map(|(number, node, generation, finished, asks)| Step::Pod { number, node, generation, finished, asks }),
@@ -58,12 +71,13 @@ struct World {
     network: Option<ClusterNetwork>,
     nodes: BTreeMap<String, Node>,
     pods: BTreeMap<PodName, Pod>,
+    services: services::Objects,
 }
 
 impl World {
     fn apply(&mut self, planner: &mut Planner, step: &Step) {
         match step {
-            Step::Network(cidrs) => {
+            Step::Network { cidrs, kube_proxy } => {
                 let cluster_cidrs = cidrs.iter().map(|c| ClusterCidrSpec {
                     cidr: (*c).to_owned(),
                     node_prefix: c.starts_with("10.").then_some(29),
@@ -72,13 +86,32 @@ impl World {
                     uid: "n".to_owned(),
                     spec: ClusterNetworkSpec {
                         cluster_cidrs: cluster_cidrs.collect(),
-                        join_cidrs: vec![],
+                        services: ServicesSpec {
+                            mode: kube_proxy.then(|| "kube-proxy".to_owned()),
+                            cidrs: vec![],
+                        },
+                        ..ClusterNetworkSpec::default()
                     },
                 };
                 self.network = Some(network.clone());
                 planner.apply(Object::ClusterNetwork(network));
             }
-            Step::Node { number, gateway, address } => {
+            Step::Service(object) => {
+                self.services.insert(object.clone());
+                planner.apply(object.clone());
+            }
+            Step::Gone(object) => {
+                self.services.remove(object);
+                planner.remove(object);
+            }
+            Step::Node {
+                number,
+                gateway,
+                address,
+                ready,
+                excluded,
+                zone,
+            } => {
                 let ip = IpAddr::from([172, 30, 0, *number]);
                 let report = format!(r#"{{"mac":"02:00:00:00:00:{number:02x}","addresses":["{ip}/24"]}}"#);
                 let annotations = gateway.then(|| ("netloom.io/gateway".to_owned(), report)).into_iter().collect();
@@ -86,13 +119,16 @@ impl World {
                     uid: format!("node-{number}"),
                     addresses: address.then_some(ip).into_iter().collect(),
                     annotations,
+                    ready: *ready,
+                    excluded: *excluded,
+                    zone: zone.map(|zone| format!("zone{zone}")),
                 };
                 self.nodes.insert(format!("node{number}"), node.clone());
                 planner.apply(Object::Node(format!("node{number}"), node));
             }
             Step::NodeGone(number) => {
                 self.nodes.remove(&format!("node{number}"));
-                planner.delete_node(&format!("node{number}"));
+                planner.remove(&Object::Node(format!("node{number}"), Node::default()));
             }
             Step::Pod {
                 number,
@@ -114,7 +150,7 @@ impl World {
             }
             Step::PodGone(number) => {
                 self.pods.remove(&name(*number));
-                planner.delete_pod(&name(*number));
+                planner.remove(&Object::Pod(name(*number), Pod::default()));
             }
             Step::Compile => {}
         }
@@ -124,7 +160,7 @@ impl World {
         let network = self.network.clone().map(Object::ClusterNetwork);
         let nodes = self.nodes.clone().into_iter().map(|(name, node)| Object::Node(name, node));
         let pods = self.pods.clone().into_iter().map(|(name, pod)| Object::Pod(name, pod));
-        network.into_iter().chain(nodes).chain(pods).collect()
+        network.into_iter().chain(nodes).chain(pods).chain(self.services.all()).collect()
     }
 }
 
@@ -150,11 +186,34 @@ fn assert_addresses_are_sound(planner: &Planner) -> Result<(), TestCaseError> {
             }
         }
     }
+    for (service, external) in planner.cluster().records.externals() {
+        let living = planner
+            .cluster()
+            .services
+            .get(service)
+            .is_some_and(|s| s.is_ours() && s.uid == external.uid);
+        prop_assert!(living, "{service} is gone and keeps {:?}", external.addresses);
+        for ip in &external.addresses {
+            if let Some(other) = owners.insert(*ip, service) {
+                prop_assert!(false, "{ip} belongs to {service} and {other}");
+            }
+        }
+    }
     Ok(())
 }
 
+/// A planner that knows nothing but these objects.
+fn fresh(objects: Vec<Object>) -> Planner {
+    let mut planner = Planner::default();
+    for object in objects {
+        planner.apply(object);
+    }
+    planner.compile();
+    planner
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
     fn incremental_equals_full_and_restart_writes_nothing(steps in prop::collection::vec(step(), 1..120), missed in prop::collection::vec(step(), 0..40), shuffle in any::<u64>()) {
@@ -176,8 +235,22 @@ proptest! {
             let transaction = diff(&observed, planner.desired(), &scope);
             prop_assert_eq!(transaction.is_empty(), diff(&observed, planner.desired(), &Scope::All).is_empty());
             database.apply(&transaction);
+            database.assert_whole();
             prop_assert_eq!(&database.observed(), planner.desired());
             prop_assert!(diff(planner.desired(), planner.desired(), &Scope::All).is_empty());
+        }
+
+        // The order in which objects are listed does not matter, and without a database services keep what their status shows.
+        let (mut forward, mut backward) = (fresh(world.objects()), fresh(world.objects().into_iter().rev().collect()));
+        prop_assert_eq!(forward.desired(), backward.desired());
+        prop_assert_eq!(forward.problems(), backward.problems());
+        prop_assert!(forward.compile().is_empty() && backward.compile().is_empty());
+        let given: BTreeMap<ServiceName, Vec<IpAddr>> =
+            planner.cluster().records.externals().map(|(name, external)| (name.clone(), external.addresses.clone())).collect();
+        let lost = fresh(world.objects().into_iter().map(|object| services::with_status(object, &given)).collect());
+        let settings_kept = lost.cluster().records.settings == planner.cluster().records.settings;
+        for (service, addresses) in given.iter().filter(|_| settings_kept) {
+            prop_assert_eq!(lost.cluster().records.external(service), &addresses[..]);
         }
 
         let mut objects = world.objects();
@@ -217,6 +290,7 @@ proptest! {
         // Part by part it comes to the same.
         for part in successor.parts(&in_parts.observed()) {
             in_parts.apply(&diff(&in_parts.observed(), successor.desired(), &part.scope));
+            in_parts.assert_whole();
         }
         prop_assert_eq!(&in_parts.observed(), successor.desired());
     }

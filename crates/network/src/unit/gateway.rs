@@ -1,5 +1,6 @@
 //! A node's gateway: a router bound to the node, between the join switch and the node's uplink, that translates what pods send
-//! outside to the node's own address. It exists once the node's agent has reported its uplink.
+//! outside to the node's own address and serves the external addresses of services. It exists once the node's agent has reported its
+//! uplink.
 
 use ipnet::IpNet;
 
@@ -7,12 +8,18 @@ use crate::annotations::{self, Gateway};
 use crate::cluster::Cluster;
 use crate::ipam::Mac;
 use crate::key::Key;
-use crate::northbound::{ids, put};
+use crate::northbound::{Placed, group_key, ids, put};
 use crate::problem::{ObjectRef, Problem};
-use crate::rows::{LogicalRouter, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Nat};
+use crate::rows::{
+    LoadBalancerGroup, LogicalRouter, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Nat, PortGroup,
+};
 use crate::settings::is_ipv4;
-use crate::unit::network::{join_switch, router as cluster_router};
-use crate::unit::{EXTERNAL_NETWORK, Fragment, JOIN_SWITCH};
+use crate::unit::network::{edge, join_switch, router as cluster_router};
+use crate::unit::{EXTERNAL_NETWORK, Fragment, GATEWAYS_GROUP, JOIN_SWITCH};
+
+pub(super) fn router(node: &str) -> Key {
+    Key::new(format!("router/gateway/{node}"))
+}
 
 pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
     let Some(text) = cluster.nodes.get(name).and_then(|node| node.annotations.get(annotations::GATEWAY)) else {
@@ -34,18 +41,21 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
         return;
     };
 
-    let router = Key::new(format!("router/gateway/{name}"));
+    let router = router(name);
     let row = LogicalRouter {
         name: format!("gateway_{name}"),
         options: [
             ("chassis".to_owned(), name.to_owned()),
             ("always_learn_from_arp_request".to_owned(), "false".to_owned()),
+            ("lb_force_snat_ip".to_owned(), "router_ip".to_owned()), // replies of backends on other nodes come back here
         ]
         .into(),
         external_ids: ids(&router, &owner),
         ..Default::default()
     };
     put(fragment, &router, row);
+    let group = Placed::of::<LoadBalancerGroup>(&group_key(GATEWAYS_GROUP));
+    group.add_to::<LogicalRouter>(fragment, &router, "load_balancer_group");
 
     let inside = Port {
         node: name,
@@ -72,15 +82,10 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
     };
     outside.compile(&router, &owner, fragment);
     let localnet = Key::new(format!("uplink/{name}"));
-    let row = LogicalSwitchPort {
-        name: format!("uplink_{name}"),
-        type_: "localnet".to_owned(),
-        addresses: ["unknown".to_owned()].into(),
-        options: [("network_name".to_owned(), EXTERNAL_NETWORK.to_owned())].into(),
-        external_ids: ids(&localnet, &owner),
-        ..Default::default()
-    };
-    put(fragment, &localnet, row).add_to::<LogicalSwitch>(fragment, &external, "ports");
+    let row = LogicalSwitchPort::uplink(format!("uplink_{name}"), ids(&localnet, &owner));
+    let localnet = put(fragment, &localnet, row);
+    localnet.add_to::<LogicalSwitch>(fragment, &external, "ports");
+    localnet.add_to::<PortGroup>(fragment, &edge(), "ports");
 
     let hub = settings.join_addresses(0);
     for range in &settings.cluster_cidrs {
@@ -100,6 +105,18 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
         }
     }
     default_routes(fragment, &router, name, &report, &owner);
+    for address in &report.addresses {
+        // A backend that is the node itself is reached through its management port.
+        if let Some(via) = same_family(&hub, address) {
+            let (key, host) = (format!("route/gateway/{name}/{}", address.addr()), IpNet::from(address.addr()));
+            route(fragment, &router, key, &host.to_string(), via, None, &owner);
+        }
+    }
+    for address in &joined {
+        // Replies to this gateway come back to it, whatever node's subnet they come from.
+        let (key, host) = (format!("route/join/{name}/{}", address.addr()), IpNet::from(address.addr()));
+        route(fragment, &cluster_router(), key, &host.to_string(), *address, None, &owner);
+    }
     for subnet in cluster.records.subnets(name) {
         if let Some(via) = same_family(&joined, &subnet) {
             let key = format!("route/egress/{name}/{subnet}");

@@ -1,11 +1,13 @@
-//! The cluster router and the join switch; the router's row records the addressing in force.
+//! What there is one of: the cluster router and the join switch, the groups services put their load balancers into, the port group
+//! at the edge and the switch external addresses are announced on. The router's row records the addressing in force.
 
 use crate::cluster::Cluster;
 use crate::ipam::{Mac, decide_settings};
 use crate::key::{Key, SETTINGS};
-use crate::northbound::{ids, put};
-use crate::rows::{LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort};
-use crate::unit::{CLUSTER_ROUTER, Fragment, JOIN_SWITCH};
+use crate::northbound::{group_key, ids, put};
+use crate::problem::ObjectRef;
+use crate::rows::{LoadBalancerGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort, PortGroup};
+use crate::unit::{ANNOUNCE_SWITCH, CLUSTER_ROUTER, EDGE, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, SERVICES_GROUP};
 
 pub(super) fn router() -> Key {
     Key::new("router/cluster")
@@ -13,6 +15,14 @@ pub(super) fn router() -> Key {
 
 pub(super) fn join_switch() -> Key {
     Key::new("switch/join")
+}
+
+pub(super) fn announce_switch() -> Key {
+    Key::new("switch/announce")
+}
+
+pub(super) fn edge() -> Key {
+    Key::new("port-group/edge")
 }
 
 pub(super) fn compile(cluster: &Cluster, fragment: &mut Fragment) {
@@ -43,6 +53,8 @@ pub(super) fn compile(cluster: &Cluster, fragment: &mut Fragment) {
         },
     );
 
+    services(fragment, &owner);
+
     let addresses = settings.join_addresses(0);
     let Some(first) = addresses.first() else { return };
     let port = Key::new("router-port/cluster/join");
@@ -59,4 +71,30 @@ pub(super) fn compile(cluster: &Cluster, fragment: &mut Fragment) {
     let peer = Key::new("router-peer/join");
     let row = LogicalSwitchPort::router(format!("{JOIN_SWITCH}_to_{CLUSTER_ROUTER}"), name, ids(&peer, &owner));
     put(fragment, &peer, row).add_to::<LogicalSwitch>(fragment, &join_switch(), "ports");
+}
+
+/// What services and nodes meet in, there whether or not there is any service.
+fn services(fragment: &mut Fragment, owner: &ObjectRef) {
+    for group in [SERVICES_GROUP, GATEWAYS_GROUP] {
+        let row = LoadBalancerGroup {
+            name: group.to_owned(),
+            ..Default::default()
+        };
+        put(fragment, &group_key(group), row);
+    }
+    let row = PortGroup {
+        name: EDGE.to_owned(),
+        external_ids: ids(&edge(), owner),
+        ..Default::default()
+    };
+    put(fragment, &edge(), row);
+    let row = LogicalSwitch {
+        name: ANNOUNCE_SWITCH.to_owned(),
+        external_ids: ids(&announce_switch(), owner),
+        ..Default::default()
+    };
+    put(fragment, &announce_switch(), row);
+    let uplink = Key::new("uplink/announce");
+    let row = LogicalSwitchPort::uplink(format!("uplink_{ANNOUNCE_SWITCH}"), ids(&uplink, owner));
+    put(fragment, &uplink, row).add_to::<LogicalSwitch>(fragment, &announce_switch(), "ports");
 }

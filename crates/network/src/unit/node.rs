@@ -1,15 +1,25 @@
-//! A node's switch: its subnets, the router port that is its pods' gateway, the management port that is the node itself, and the
-//! routes by which pods reach the node's own addresses without translation.
+//! A node's switch: its subnets, the router port that is its pods' gateway, the management port that is the node itself, the service
+//! port where node and services meet, and the routes by which pods reach the node's own addresses without translation.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 
 use crate::cluster::Cluster;
-use crate::ipam::{GATEWAY_HOST, MANAGEMENT_HOST, Mac, decide_slot};
-use crate::key::{ADDRESSES, GATEWAYS, Key, ROUTES, SLOT};
-use crate::northbound::{ids, put};
-use crate::problem::Problem;
-use crate::rows::{LogicalRouter, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort};
-use crate::settings::nth_host;
-use crate::unit::network::router;
-use crate::unit::{CLUSTER_ROUTER, Fragment, join};
+use crate::ipam::{GATEWAY_HOST, MANAGEMENT_HOST, Mac, SERVICE_HOST, decide_slot};
+use crate::key::{ADDRESSES, GATEWAYS, Key, ROUTES, SERVICE_GATEWAY, SLOT};
+use crate::northbound::{Placed, group_key, ids, put};
+use crate::problem::{ObjectRef, Problem};
+use crate::rows::{
+    LoadBalancerGroup, LogicalRouter, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort,
+    PortGroup,
+};
+use crate::settings::{ServiceMode, Settings, is_ipv4, nth_host};
+use crate::unit::network::{edge, router};
+use crate::unit::{CLUSTER_ROUTER, Fragment, SERVICES_GROUP, join};
+
+/// Above the routes, below nothing of ours.
+const SERVICE_ROUTE_PRIORITY: i64 = 1000;
 
 pub(super) fn switch(node: &str) -> Key {
     Key::new(format!("switch/node/{node}"))
@@ -20,66 +30,43 @@ pub fn management_port(node: &str) -> String {
     format!("management_{node}")
 }
 
+/// Name of a node's service port.
+pub fn service_port(node: &str) -> String {
+    format!("service_{node}")
+}
+
+/// What the parts of a node's rows have in common.
+struct Switch<'a> {
+    name: &'a str,
+    settings: &'a Settings,
+    subnets: Vec<IpNet>,
+    gateways: Vec<IpNet>,
+    owner: ObjectRef,
+}
+
 pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
     fragment.problems.extend(problems(cluster, name));
-    let subnets = cluster.records.subnets(name);
     let (Some(settings), Some(slot)) = (&cluster.records.settings, cluster.records.slot(name)) else {
         return;
     };
-    let owner = cluster.node_ref(name);
-    let hosts = |number| {
-        subnets
-            .iter()
-            .filter_map(move |subnet| nth_host(subnet, number))
-            .collect::<Vec<_>>()
+    let mut it = Switch {
+        name,
+        settings,
+        subnets: cluster.records.subnets(name),
+        gateways: Vec::new(),
+        owner: cluster.node_ref(name),
     };
-    let (gateways, management) = (hosts(GATEWAY_HOST), hosts(MANAGEMENT_HOST));
-    let (Some(gateway), Some(first)) = (gateways.first(), management.first()) else {
+    it.gateways = it.hosts(GATEWAY_HOST);
+    if it.gateways.is_empty() {
         return;
-    };
-
-    let mut external_ids = ids(&switch(name), &owner);
-    external_ids.insert(SLOT.to_owned(), slot.to_string());
-    external_ids.insert("netloom.io/subnets".to_owned(), join(&subnets));
-    put(
-        fragment,
-        &switch(name),
-        LogicalSwitch {
-            name: name.to_owned(),
-            external_ids,
-            ..Default::default()
-        },
-    );
-
-    let port = Key::new(format!("router-port/cluster/node/{name}"));
-    let port_name = format!("{CLUSTER_ROUTER}_to_switch_{name}");
-    let row = LogicalRouterPort {
-        name: port_name.clone(),
-        mac: Mac::of(gateway.addr()).to_string(),
-        networks: gateways.iter().map(ToString::to_string).collect(),
-        external_ids: ids(&port, &owner),
-        ..Default::default()
-    };
-    put(fragment, &port, row).add_to::<LogicalRouter>(fragment, &router(), "ports");
-
-    let peer = Key::new(format!("router-peer/node/{name}"));
-    let row = LogicalSwitchPort::router(format!("switch_{name}_to_{CLUSTER_ROUTER}"), port_name, ids(&peer, &owner));
-    put(fragment, &peer, row).add_to::<LogicalSwitch>(fragment, &switch(name), "ports");
-
-    let port = Key::new(format!("management/{name}"));
-    let mut external_ids = ids(&port, &owner);
-    external_ids.insert(ADDRESSES.to_owned(), join(&management));
-    external_ids.insert(GATEWAYS.to_owned(), join(gateways.iter().map(|gateway| gateway.addr())));
-    external_ids.insert(ROUTES.to_owned(), join(settings.cluster_cidrs.iter().map(|range| range.cidr)));
-    let addresses = std::iter::once(Mac::of(first.addr()).to_string()).chain(management.iter().map(|ip| ip.addr().to_string()));
-    let row = LogicalSwitchPort {
-        name: management_port(name),
-        addresses: [addresses.collect::<Vec<_>>().join(" ")].into(),
-        options: [("requested-chassis".to_owned(), name.to_owned())].into(),
-        external_ids,
-        ..Default::default()
-    };
-    put(fragment, &port, row).add_to::<LogicalSwitch>(fragment, &switch(name), "ports");
+    }
+    it.compile_switch(slot, fragment);
+    let management = it.hosts(MANAGEMENT_HOST);
+    let gateways = join(it.gateways.iter().map(IpNet::addr));
+    let facts = vec![(GATEWAYS, gateways), (ROUTES, join(settings.ranges()))];
+    it.compile_port("management", &management_port(name), &management, facts, fragment)
+        .add_to::<PortGroup>(fragment, &edge(), "ports");
+    it.compile_service_port(fragment);
 
     for address in cluster.nodes.get(name).into_iter().flat_map(|node| &node.addresses) {
         let Some(via) = management.iter().find(|ip| ip.addr().is_ipv4() == address.is_ipv4()) else {
@@ -89,10 +76,121 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
         let row = LogicalRouterStaticRoute {
             ip_prefix: address.to_string(),
             nexthop: via.addr().to_string(),
-            external_ids: ids(&route, &owner),
+            external_ids: ids(&route, &it.owner),
             ..Default::default()
         };
         put(fragment, &route, row).add_to::<LogicalRouter>(fragment, &router(), "static_routes");
+    }
+}
+
+impl Switch<'_> {
+    /// Address number `number` of each subnet.
+    fn hosts(&self, number: u64) -> Vec<IpNet> {
+        self.subnets.iter().filter_map(|subnet| nth_host(subnet, number)).collect()
+    }
+
+    /// The gateway addresses as seen from a second interface of the node: Linux takes no IPv6 gateway that is on another interface's
+    /// subnet, so that family's is the link-local one.
+    fn link_gateways(&self) -> Vec<IpAddr> {
+        let mac = self.gateways.first().map(|first| Mac::of(first.addr()));
+        let link = |gateway: &IpNet| match (gateway.addr(), mac) {
+            (IpAddr::V6(_), Some(mac)) => IpAddr::V6(mac.link_local()),
+            (address, _) => address,
+        };
+        self.gateways.iter().map(link).collect()
+    }
+
+    fn router_port(&self) -> String {
+        format!("{CLUSTER_ROUTER}_to_switch_{}", self.name)
+    }
+
+    fn compile_switch(&self, slot: u64, fragment: &mut Fragment) {
+        let Self { name, owner, .. } = self;
+        let Some(gateway) = self.gateways.first() else { return };
+        let mut external_ids = ids(&switch(name), owner);
+        external_ids.insert(SLOT.to_owned(), slot.to_string());
+        external_ids.insert("netloom.io/subnets".to_owned(), join(&self.subnets));
+        let row = LogicalSwitch {
+            name: (*name).to_owned(),
+            external_ids,
+            ..Default::default()
+        };
+        put(fragment, &switch(name), row);
+        let group = Placed::of::<LoadBalancerGroup>(&group_key(SERVICES_GROUP));
+        group.add_to::<LogicalSwitch>(fragment, &switch(name), "load_balancer_group");
+
+        let port = Key::new(format!("router-port/cluster/node/{name}"));
+        let row = LogicalRouterPort {
+            name: self.router_port(),
+            mac: Mac::of(gateway.addr()).to_string(),
+            networks: self.gateways.iter().map(ToString::to_string).collect(),
+            external_ids: ids(&port, owner),
+            ..Default::default()
+        };
+        put(fragment, &port, row).add_to::<LogicalRouter>(fragment, &router(), "ports");
+
+        let peer = Key::new(format!("router-peer/node/{name}"));
+        let row = LogicalSwitchPort::router(format!("switch_{name}_to_{CLUSTER_ROUTER}"), self.router_port(), ids(&peer, owner));
+        put(fragment, &peer, row).add_to::<LogicalSwitch>(fragment, &switch(name), "ports");
+    }
+
+    /// A port of the node itself, bound to it.
+    fn compile_port(&self, kind: &str, port: &str, hosts: &[IpNet], facts: Vec<(&str, String)>, fragment: &mut Fragment) -> Placed {
+        let key = Key::new(format!("{kind}/{}", self.name));
+        let mut external_ids = ids(&key, &self.owner);
+        external_ids.insert(ADDRESSES.to_owned(), join(hosts));
+        external_ids.extend(facts.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        let mac = hosts.first().map(|first| Mac::of(first.addr()).to_string());
+        let addresses: Vec<String> = mac.into_iter().chain(hosts.iter().map(|ip| ip.addr().to_string())).collect();
+        let row = LogicalSwitchPort {
+            name: port.to_owned(),
+            addresses: [addresses.join(" ")].into(),
+            options: [("requested-chassis".to_owned(), self.name.to_owned())].into(),
+            external_ids,
+            ..Default::default()
+        };
+        let placed = put(fragment, &key, row);
+        placed.add_to::<LogicalSwitch>(fragment, &switch(self.name), "ports");
+        placed
+    }
+
+    /// The port by which the node reaches services and, with kube-proxy, by which pods reach the node that translates for them.
+    fn compile_service_port(&self, fragment: &mut Fragment) {
+        let (hosts, services) = (self.hosts(SERVICE_HOST), &self.settings.services);
+        let reachable = |range: &IpNet| self.subnets.iter().any(|subnet| is_ipv4(subnet) == is_ipv4(range));
+        let mut facts = vec![
+            (GATEWAYS, join(self.link_gateways())),
+            (SERVICE_GATEWAY, services.mode.as_str().to_owned()),
+        ];
+        if services.mode == ServiceMode::Native {
+            let node_ports = self.settings.node_port_addresses().into_iter().map(IpNet::from);
+            let routes = services.cidrs.iter().copied().chain(node_ports).filter(reachable);
+            facts.push((ROUTES, join(routes)));
+        }
+        self.compile_port("service-port", &service_port(self.name), &hosts, facts, fragment);
+        if services.mode == ServiceMode::KubeProxy {
+            services
+                .cidrs
+                .iter()
+                .for_each(|range| self.compile_service_route(range, &hosts, fragment));
+        }
+    }
+
+    fn compile_service_route(&self, range: &IpNet, hosts: &[IpNet], fragment: &mut Fragment) {
+        let Some(host) = hosts.iter().find(|host| is_ipv4(host) == is_ipv4(range)) else {
+            return;
+        };
+        let (ip, host) = (if is_ipv4(range) { "ip4" } else { "ip6" }, host.addr());
+        let key = Key::new(format!("service-route/{}/{range}", self.name));
+        let row = LogicalRouterPolicy {
+            action: "reroute".to_owned(),
+            priority: SERVICE_ROUTE_PRIORITY,
+            match_: format!("inport == \"{}\" && {ip}.dst == {range} && {ip}.src != {host}", self.router_port()),
+            nexthops: [host.to_string()].into(),
+            external_ids: ids(&key, &self.owner),
+            ..Default::default()
+        };
+        put(fragment, &key, row).add_to::<LogicalRouter>(fragment, &router(), "policies");
     }
 }
 

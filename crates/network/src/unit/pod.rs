@@ -1,4 +1,4 @@
-//! A pod's port: named `namespace:pod`, on its node's switch, with its recorded addresses and no others.
+//! A pod's port: named `namespace/pod`, on its node's switch, with its recorded addresses and no others.
 
 use ipnet::IpNet;
 

@@ -1,8 +1,9 @@
 //! A database of raw rows that applies transactions the way `ovsdb-server` does, for properties that need thousands of commits.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use netloom_network::Northbound;
+use netloom_network::northbound::collections;
 use netloom_ovsdb::{Atom, Condition, Datum, Mutator, Operation, Row, Transaction};
 use uuid::Uuid;
 
@@ -58,6 +59,18 @@ impl Database {
                         .expect("delete of a row that does not exist");
                 }
                 other => unreachable!("the diff does not use {other:?}"),
+            }
+        }
+    }
+
+    /// Rows that a row refers to exist; the server refuses what breaks this.
+    pub fn assert_whole(&self) {
+        let known: HashSet<Uuid> = self.rows.keys().map(|(_, uuid)| *uuid).collect();
+        for ((table, _), row) in &self.rows {
+            for column in collections(table) {
+                let held = row.get(column).into_iter().flat_map(Datum::uuids);
+                let missing: Vec<Uuid> = held.filter(|uuid| !known.contains(uuid)).collect();
+                assert!(missing.is_empty(), "{table}.{column} refers to rows that do not exist: {row:?}");
             }
         }
     }

@@ -1,0 +1,158 @@
+//! A service's announcer: a router with nothing but the service's external addresses, on the switch all uplinks share, and the nodes
+//! OVN may place it on. OVN elects one of them, answers ARP and ND there and moves it when the node dies. Its row records the
+//! addresses, so it exists as long as the service has any.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::cluster::Cluster;
+use crate::ipam::Mac;
+use crate::key::{ADDRESSES, Key, UID};
+use crate::northbound::{ids, put};
+use crate::problem::ObjectRef;
+use crate::rows::{HaChassis, HaChassisGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort};
+use crate::service::{Family, Service, ServiceName};
+use crate::unit::network::announce_switch;
+use crate::unit::service::backends::Port;
+use crate::unit::{Fragment, join};
+
+/// How many nodes may stand in for each other.
+const MOST_CANDIDATES: usize = 5;
+/// Priority of the node OVN takes first.
+const FIRST_PRIORITY: i64 = 100;
+/// The first half of every announcer's Ethernet address; agents tell announced traffic by it.
+const MAC_PREFIX: [u8; 3] = [0x0a, 0x6c, 0x6f];
+
+/// Name of the router port with a service's external addresses.
+pub fn announcer_port(name: &ServiceName) -> String {
+    format!("announcer_{}_{}_port", name.namespace, name.name)
+}
+
+pub(super) fn compile(cluster: &Cluster, name: &ServiceName, service: &Service, ports: &[Port<'_>], fragment: &mut Fragment) {
+    let addresses = cluster.records.external_of(name, &service.uid);
+    let Some(mac) = mac(addresses) else { return };
+    let owner = cluster.service_ref(name);
+    let both = format!("{}_{}", name.namespace, name.name);
+
+    let router = Key::new(format!("announcer/{name}"));
+    let mut external_ids = ids(&router, &owner);
+    external_ids.insert(UID.to_owned(), service.uid.clone());
+    external_ids.insert(ADDRESSES.to_owned(), join(addresses.iter().map(|ip| IpNet::from(*ip))));
+    let row = LogicalRouter {
+        name: format!("announcer_{both}"),
+        external_ids,
+        ..Default::default()
+    };
+    put(fragment, &router, row);
+
+    // Without a node to be on, a port would answer on every node.
+    let candidates = candidates(cluster, name, service, ports);
+    if candidates.is_empty() {
+        return;
+    }
+    let port = Key::new(format!("announcer-port/{name}"));
+    let row = LogicalRouterPort {
+        name: announcer_port(name),
+        mac: mac.to_string(),
+        networks: addresses.iter().map(|ip| network(*ip)).collect(),
+        external_ids: ids(&port, &owner),
+        ..Default::default()
+    };
+    put(fragment, &port, row).add_to::<LogicalRouter>(fragment, &router, "ports");
+    let peer = Key::new(format!("announcer-peer/{name}"));
+    let mut row = LogicalSwitchPort::router(format!("announce_{both}"), announcer_port(name), ids(&peer, &owner));
+    row.options.insert("nat-addresses".to_owned(), "router".to_owned());
+    put(fragment, &peer, row).add_to::<LogicalSwitch>(fragment, &announce_switch(), "ports");
+
+    let group = Key::new(format!("ha/{name}"));
+    let row = HaChassisGroup {
+        name: format!("announcer_{both}"),
+        external_ids: ids(&group, &owner),
+        ..Default::default()
+    };
+    put(fragment, &group, row).add_to::<LogicalRouterPort>(fragment, &port, "ha_chassis_group");
+    for (node, priority) in candidates.into_iter().zip((1..=FIRST_PRIORITY).rev()) {
+        compile_candidate(name, &group, node, priority, &owner, fragment);
+    }
+}
+
+fn compile_candidate(name: &ServiceName, group: &Key, node: &str, priority: i64, owner: &ObjectRef, fragment: &mut Fragment) {
+    let key = Key::new(format!("ha/{name}/{node}"));
+    let row = HaChassis {
+        chassis_name: node.to_owned(),
+        priority,
+        external_ids: ids(&key, owner),
+    };
+    put(fragment, &key, row).add_to::<HaChassisGroup>(fragment, group, "ha_chassis");
+}
+
+/// Nodes that may announce, best first: ready ones before others, and among equals each service in an order of its own, so that
+/// services spread and a node that comes or goes moves only its own.
+fn candidates<'a>(cluster: &'a Cluster, name: &ServiceName, service: &Service, ports: &[Port<'_>]) -> Vec<&'a str> {
+    let eligible = cluster
+        .nodes
+        .iter()
+        .filter(|(name, node)| !node.excluded && cluster.gateway(name).is_some());
+    let mut nodes: Vec<(bool, u64, &str)> = eligible
+        .map(|(node, facts)| (!facts.ready, rank(name, node), node.as_str()))
+        .collect();
+    if service.external_local {
+        let endpoints = ports
+            .iter()
+            .flat_map(|port| [Family::Ipv4, Family::Ipv6].map(|family| port.endpoints(family)));
+        let local: BTreeSet<&str> = endpoints.flat_map(|endpoints| endpoints.nodes()).collect();
+        if nodes.iter().any(|(_, _, node)| local.contains(node)) {
+            nodes.retain(|(_, _, node)| local.contains(node));
+        }
+    }
+    nodes.sort_unstable();
+    nodes.truncate(MOST_CANDIDATES);
+    nodes.into_iter().map(|(_, _, node)| node).collect()
+}
+
+/// A number that a service and a node always have in common, and nothing else does.
+fn rank(service: &ServiceName, node: &str) -> u64 {
+    let parts = [service.namespace.as_str(), "/", service.name.as_str(), "/", node];
+    let bytes = parts.iter().flat_map(|part| part.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    // Names differ in their last letters, which alone do not reach the upper half.
+    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 33)
+}
+
+/// OVN answers ARP only to those inside the port's network, and whoever asks is to be answered. ND knows no such limit.
+fn network(address: IpAddr) -> String {
+    let prefix = if address.is_ipv4() { 0 } else { 128 };
+    format!("{address}/{prefix}")
+}
+
+/// The Ethernet address follows from the first address, so no two announcers of a pool have the same.
+fn mac(addresses: &[IpAddr]) -> Option<Mac> {
+    let Mac([_, _, _, a, b, c]) = Mac::of(*addresses.first()?);
+    let [x, y, z] = MAC_PREFIX;
+    Some(Mac([x, y, z, a, b, c]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_spread_over_nodes() {
+        let nodes = ["node1", "node2", "node3", "node4"];
+        let mut first = [0; 4];
+        for number in 0..400 {
+            let service = ServiceName {
+                namespace: "default".to_owned(),
+                name: format!("web-{number}"),
+            };
+            let best = (0..4).min_by_key(|i| rank(&service, nodes[*i])).unwrap();
+            first[best] += 1;
+        }
+        assert!(first.iter().all(|count| (60..=140).contains(count)), "{first:?}");
+    }
+}

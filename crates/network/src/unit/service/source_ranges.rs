@@ -1,0 +1,88 @@
+//! `spec.loadBalancerSourceRanges`: a service's load balancer addresses take packets of these sources only. Where a range cannot be
+//! read, nobody is let in: a mistake must not open what the user meant to close. A node whose own address is let in is let in by its
+//! service port too, whose address its packets have.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::cluster::{Cluster, Node};
+use crate::ipam::SERVICE_HOST;
+use crate::key::Key;
+use crate::northbound::{ids, put};
+use crate::problem::Problem;
+use crate::rows::{Acl, PortGroup};
+use crate::service::{Family, Service, ServiceKind, ServiceName};
+use crate::settings::nth_host;
+use crate::unit::Fragment;
+use crate::unit::network::edge;
+
+/// Above what policies allow.
+const PRIORITY: i64 = 2000;
+
+pub(super) fn compile(cluster: &Cluster, name: &ServiceName, service: &Service, fragment: &mut Fragment) {
+    let restricted = service.kind == ServiceKind::LoadBalancer && !service.source_ranges.is_empty();
+    if !restricted {
+        return;
+    }
+    let addresses = if service.is_ours() {
+        cluster.records.external_of(name, &service.uid)
+    } else {
+        &service.status_addresses
+    };
+    let owner = cluster.service_ref(name);
+    let ranges = read(&service.source_ranges).unwrap_or_else(|why| {
+        fragment.problems.push(Problem::new(owner.clone(), "InvalidSourceRange", why));
+        Vec::new()
+    });
+    for (family, ip, number) in [(Family::Ipv4, "ip4", 4), (Family::Ipv6, "ip6", 6)] {
+        let of_family = |address: IpAddr| Family::of(address) == family;
+        let closed: Vec<String> = addresses.iter().filter(|a| of_family(**a)).map(ToString::to_string).collect();
+        let mut open: Vec<IpNet> = ranges.iter().filter(|range| of_family(range.addr())).copied().collect();
+        if closed.is_empty() || open.iter().any(|range| range.prefix_len() == 0) {
+            continue;
+        }
+        let mut condition = format!("{ip}.dst == {{{}}}", closed.join(", "));
+        open.extend(service_ports(cluster, &open, family));
+        if !open.is_empty() {
+            let open: Vec<String> = open.iter().map(ToString::to_string).collect();
+            condition = format!("{condition} && {ip}.src != {{{}}}", open.join(", "));
+        }
+        let key = Key::new(format!("source-ranges/{name}/{number}"));
+        let row = Acl {
+            action: "drop".to_owned(),
+            direction: "from-lport".to_owned(),
+            priority: PRIORITY,
+            match_: condition,
+            external_ids: ids(&key, &owner),
+            ..Default::default()
+        };
+        put(fragment, &key, row).add_to::<PortGroup>(fragment, &edge(), "acls");
+    }
+}
+
+/// Addresses of the service ports of nodes whose own address is in these ranges.
+fn service_ports(cluster: &Cluster, ranges: &[IpNet], family: Family) -> Vec<IpNet> {
+    let let_in = |node: &&Node| node.addresses.iter().any(|ip| ranges.iter().any(|range| range.contains(ip)));
+    let nodes = cluster.nodes.iter().filter(|(_, node)| let_in(node));
+    let subnets = nodes.flat_map(|(name, _)| cluster.records.subnets(name));
+    let hosts = subnets.filter_map(|subnet| nth_host(&subnet, SERVICE_HOST));
+    hosts
+        .map(|host| IpNet::from(host.addr()))
+        .filter(|host| Family::of(host.addr()) == family)
+        .collect()
+}
+
+fn read(texts: &[String]) -> Result<Vec<IpNet>, String> {
+    let read = |text: &String| {
+        text.trim().parse::<IpNet>().map(|range| range.trunc()).map_err(|_| {
+            format!(
+                "spec.loadBalancerSourceRanges: \"{text}\" is not a CIDR, so nobody may use the address; write for example 192.0.2.0/24"
+            )
+        })
+    };
+    let mut ranges = texts.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    ranges.sort();
+    ranges.dedup();
+    Ok(ranges)
+}

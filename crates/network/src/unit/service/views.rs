@@ -1,0 +1,254 @@
+//! Load balancers of a service. Those that are the same everywhere go into the group all switches (or all gateways) have; those whose
+//! backends depend on the node become views: a row of its own for a node or a zone with endpoints of its own, one for all the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::annotations::HealthCheck;
+use crate::cluster::{Cluster, NodeName};
+use crate::key::{HEALTH_CHECK_PORT, Key, NODE_ADDRESSES};
+use crate::northbound::{Placed, group_key, ids, put};
+use crate::problem::{ObjectRef, Problem};
+use crate::rows::{LoadBalancer, LoadBalancerGroup, LogicalRouter, LogicalSwitch};
+use crate::service::{Protocol, Service, ServiceKind, ServiceName};
+use crate::unit::service::backends::Backend;
+use crate::unit::service::frontends::{Frontend, Reach};
+use crate::unit::service::health;
+use crate::unit::{Fragment, GATEWAYS_GROUP, SERVICES_GROUP, gateway, join, node};
+
+/// Most backends of one address and port: `ovs-vswitchd` cannot describe larger groups to its clients.
+pub(crate) const MOST_BACKENDS: usize = 500;
+
+/// Where a load balancer works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// On nodes' switches, for pods and for the node itself.
+    Switch,
+    /// On gateways, for clients outside.
+    Gateway,
+}
+
+/// Nodes that are given the same backends.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum View {
+    Everywhere,
+    /// Everywhere too, for what has no endpoint. A gateway gives what it forwards its own address as source, and would do so with a
+    /// refusal, which the client then would not know as one; so these are apart and keep theirs.
+    Refused,
+    Node(NodeName),
+    Zone(String),
+    Elsewhere,
+}
+
+/// What the load balancers of a service have in common.
+pub(super) struct Balancers<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) name: &'a ServiceName,
+    pub(super) service: &'a Service,
+    pub(super) owner: ObjectRef,
+    pub(super) health: Option<HealthCheck>,
+    /// Most endpoints any address and port would have.
+    pub(super) most: usize,
+}
+
+impl Balancers<'_> {
+    /// All rows of the service.
+    pub(super) fn compile(&mut self, frontends: &[Frontend<'_>], fragment: &mut Fragment) {
+        for protocol in Protocol::ALL {
+            let of_protocol: Vec<&Frontend<'_>> = frontends.iter().filter(|f| f.protocol == protocol).collect();
+            self.compile_place(Place::Switch, protocol, &of_protocol, fragment);
+            let external: Vec<&Frontend<'_>> = of_protocol.into_iter().filter(|f| f.reach == Reach::Everywhere).collect();
+            self.compile_place(Place::Gateway, protocol, &external, fragment);
+        }
+        if self.most > MOST_BACKENDS {
+            let why = format!(
+                "it has {} endpoints and a service serves at most {MOST_BACKENDS}; {} get no traffic; spread them over several services",
+                self.most,
+                self.most - MOST_BACKENDS
+            );
+            fragment.problems.push(Problem::new(self.owner.clone(), "TooManyEndpoints", why));
+        }
+    }
+
+    fn compile_place(&mut self, place: Place, protocol: Protocol, frontends: &[&Frontend<'_>], fragment: &mut Fragment) {
+        let depends = |f: &&&Frontend<'_>| self.is_local(place, f) || (f.endpoints.has_hints() && !matches!(f.reach, Reach::Node(_)));
+        let (dependent, same): (Vec<&Frontend<'_>>, Vec<&Frontend<'_>>) = frontends.iter().partition(depends);
+        let refused = |f: &&Frontend<'_>| place == Place::Gateway && f.endpoints.is_empty();
+        let (refused, served): (Vec<&Frontend<'_>>, Vec<&Frontend<'_>>) = same.into_iter().partition(refused);
+        for (view, same) in [(View::Everywhere, served), (View::Refused, refused)] {
+            if !same.is_empty() {
+                let group = if place == Place::Switch { SERVICES_GROUP } else { GATEWAYS_GROUP };
+                self.compile_view(place, protocol, &view, &same, fragment)
+                    .add_to::<LoadBalancerGroup>(fragment, &group_key(group), "load_balancer");
+            }
+        }
+        if dependent.is_empty() {
+            return;
+        }
+        let mut views: BTreeMap<View, Vec<&NodeName>> = BTreeMap::new();
+        for node in self.cluster.records.nodes().filter(|node| self.is_at(place, node)) {
+            views.entry(self.view_of(place, node, &dependent)).or_default().push(node);
+        }
+        for (view, nodes) in views {
+            let row = self.compile_view(place, protocol, &view, &dependent, fragment);
+            for name in nodes {
+                match place {
+                    Place::Switch => row.add_to::<LogicalSwitch>(fragment, &node::switch(name), "load_balancer"),
+                    Place::Gateway => row.add_to::<LogicalRouter>(fragment, &gateway::router(name), "load_balancer"),
+                }
+            }
+        }
+    }
+
+    /// One row: what the nodes of a view are given.
+    fn compile_view(
+        &mut self,
+        place: Place,
+        protocol: Protocol,
+        view: &View,
+        frontends: &[&Frontend<'_>],
+        fragment: &mut Fragment,
+    ) -> Placed {
+        let (path, suffix) = suffixes(place, view);
+        let key = Key::new(format!("service/{}/{protocol}{path}", self.name));
+        let mut row = LoadBalancer {
+            name: format!("service_{}_{}_{protocol}{suffix}", self.name.namespace, self.name.name),
+            protocol: Some(protocol.as_str().to_owned()),
+            external_ids: ids(&key, &self.owner),
+            ..Default::default()
+        };
+        let (mut starved, mut used, mut checked) = (false, BTreeSet::new(), Vec::new());
+        for frontend in frontends {
+            let mut backends = self.backends(place, view, frontend);
+            self.most = self.most.max(backends.len());
+            backends.truncate(MOST_BACKENDS);
+            starved |= backends.is_empty() && self.is_local(place, frontend) && !frontend.endpoints.is_empty();
+            let texts: Vec<String> = backends.iter().map(|backend| backend.at.to_string()).collect();
+            row.vips.insert(frontend.at.to_string(), texts.join(","));
+            if self.health.is_some() && health::can_check(protocol) {
+                let mappings = health::mappings(self.cluster, &backends);
+                if !mappings.is_empty() {
+                    checked.push(frontend.at);
+                }
+                row.ip_port_mappings.extend(mappings);
+            }
+            used.extend(backends.iter().map(|backend| backend.at.ip()));
+        }
+        if self.service.affinity {
+            row.selection_fields = ["ip_src".to_owned(), "ipv6_src".to_owned()].into();
+        }
+        let is_node = |name: &str| {
+            self.cluster
+                .nodes
+                .get(name)
+                .is_some_and(|node| node.addresses.iter().any(|ip| used.contains(ip)))
+        };
+        let keeps_source = match view {
+            View::Refused => true,
+            // The answer of the node itself would miss the gateway.
+            View::Node(name) if is_node(name) => false,
+            _ => self.service.external_local,
+        };
+        row.options = self.options(place, protocol, starved, keeps_source);
+        if let (Place::Gateway, true, View::Node(name)) = (place, self.service.external_local, view) {
+            let addresses = self.cluster.nodes.get(name).into_iter().flat_map(|node| &node.addresses);
+            row.options.insert(NODE_ADDRESSES.to_owned(), join(addresses));
+        }
+        let placed = put(fragment, &key, row);
+        if let Some(check) = self.health {
+            for at in checked {
+                health::compile(self.name, protocol, at, check, &self.owner, fragment).add_to::<LoadBalancer>(
+                    fragment,
+                    &key,
+                    "health_check",
+                );
+            }
+        }
+        placed
+    }
+
+    /// `starved`: a client is to wait rather than be refused, because another node has endpoints.
+    fn options(&self, place: Place, protocol: Protocol, starved: bool, keeps_source: bool) -> BTreeMap<String, String> {
+        let told = self.service.external_local && self.service.kind == ServiceKind::LoadBalancer;
+        let health_check_port = self.service.health_check_port.filter(|_| told);
+        let gateway = place == Place::Gateway;
+        let options = [
+            (!starved).then(|| ("reject", "true".to_owned())),
+            // A flow to a backend that is gone must not outlive it; connections of the other protocols end by themselves.
+            (protocol == Protocol::Udp).then(|| ("ct_flush", "true".to_owned())),
+            gateway.then(|| ("neighbor_responder", "none".to_owned())),
+            (gateway && keeps_source).then(|| ("skip_snat", "true".to_owned())),
+            health_check_port
+                .filter(|_| gateway)
+                .map(|port| (HEALTH_CHECK_PORT, port.to_string())),
+        ];
+        options
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+
+    fn backends<'b>(&self, place: Place, view: &View, frontend: &Frontend<'b>) -> Vec<Backend<'b>> {
+        if let Reach::Node(name) = frontend.reach {
+            return frontend.endpoints.local(name);
+        }
+        let (node, zone) = match view {
+            View::Everywhere | View::Refused | View::Elsewhere => (None, None),
+            View::Zone(zone) => (None, Some(zone.as_str())),
+            View::Node(node) => (Some(node.as_str()), self.zone(node)),
+        };
+        if self.is_local(place, frontend) {
+            return node.map(|node| frontend.endpoints.local(node)).unwrap_or_default();
+        }
+        frontend.endpoints.hinted(node, zone)
+    }
+
+    fn view_of(&self, place: Place, node: &NodeName, frontends: &[&Frontend<'_>]) -> View {
+        let own = |f: &&Frontend<'_>| {
+            if self.is_local(place, f) {
+                f.endpoints.nodes().any(|name| name == node)
+            } else {
+                f.endpoints.prefers_node(node)
+            }
+        };
+        if frontends.iter().any(own) {
+            return View::Node(node.clone());
+        }
+        let zonal = |zone: &&str| frontends.iter().any(|f| !self.is_local(place, f) && f.endpoints.prefers_zone(zone));
+        self.zone(node)
+            .filter(zonal)
+            .map_or(View::Elsewhere, |zone| View::Zone(zone.to_owned()))
+    }
+
+    fn is_local(&self, place: Place, frontend: &Frontend<'_>) -> bool {
+        match place {
+            Place::Switch => self.service.internal_local && frontend.reach == Reach::Inside,
+            Place::Gateway => self.service.external_local,
+        }
+    }
+
+    fn is_at(&self, place: Place, node: &str) -> bool {
+        place == Place::Switch || self.cluster.gateway(node).is_some()
+    }
+
+    fn zone(&self, node: &str) -> Option<&str> {
+        self.cluster.nodes.get(node)?.zone.as_deref()
+    }
+}
+
+/// What a view adds to the key and to the name of its row.
+fn suffixes(place: Place, view: &View) -> (String, String) {
+    let place = if place == Place::Switch { "" } else { "gateway" };
+    let (kind, name) = match view {
+        View::Everywhere => ("", ""),
+        View::Refused => ("refused", ""),
+        View::Node(name) => ("node", name.as_str()),
+        View::Zone(zone) => ("zone", zone.as_str()),
+        View::Elsewhere => ("elsewhere", ""),
+    };
+    let words = || [place, kind, name].into_iter().filter(|word| !word.is_empty());
+    (
+        words().map(|word| format!("/{word}")).collect(),
+        words().map(|word| format!("_{word}")).collect(),
+    )
+}
