@@ -20,7 +20,7 @@ struct Cli {
 enum Command {
     /// Run a whole multi-node cluster network on this machine
     Lab(commands::lab::Lab),
-    /// Show what the network is: nodes, networks, ports, problems
+    /// Show what the network is: nodes, networks, ports, services, problems
     Show(commands::show::Show),
     /// Show what the network would be, from manifests alone
     Plan(commands::plan::Plan),

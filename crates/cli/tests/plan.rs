@@ -28,9 +28,9 @@ fn a_folder_of_manifests_becomes_rows() {
     let shown = text(&output.stdout);
     for part in [
         "Logical_Switch_Port port/default/web-2/eth0",
-        "name: default:web-2",
+        "name: default/web-2",
         "Logical_Switch switch/node/node1",
-        "addresses: 0a:4e:0a:f4:00:05 10.244.0.5 fd00:10:244::5",
+        "addresses: 0a:4e:0a:f4:00:07 10.244.0.7 fd00:10:244::7",
     ] {
         assert!(shown.contains(part), "no {part:?} in\n{shown}");
     }
@@ -47,7 +47,7 @@ fn problems_are_told_beside_the_rows_and_in_the_exit_code() {
         text(&output.stderr),
         "problem: Pod/default/a: InvalidAnnotation: netloom.io/addresses: \"nine\" is not an IP address; write for example 10.244.1.7\n"
     );
-    assert!(text(&output.stdout).contains("name: default:b"));
+    assert!(text(&output.stdout).contains("name: default/b"));
 }
 
 #[test]

@@ -3,12 +3,13 @@
 //! ```text
 //! watch ──changes──► sync ──transaction──► OVN Northbound
 //!                     │ ▲──────updates─────────┘
-//!                     └──findings──► report ──► Events, conditions, annotations
+//!                     └──findings──► report ──► Events, conditions, annotations, addresses of services
 //! ```
 //!
 //! `sync` is the only writer and holds all state; everything else feeds it or tells about it. Of several controllers one is active:
 //! the one that holds the database's lock, which every transaction asserts.
 
+mod findings;
 mod health;
 mod metrics;
 mod objects;
@@ -26,11 +27,14 @@ use netloom_ovsdb::client::{Client, Options as OvsdbOptions, Tls};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use objects::{ClusterNetworkObject, read_cluster};
+pub use objects::{ClusterNetworkObject, ExternalPoolObject, read_cluster};
 pub use sync::{LOCK, monitored_tables};
 
-/// The `ClusterNetwork` resource definition, for installers and the lab.
-pub const CRDS: &[&str] = &[include_str!("../../../deploy/crds/clusternetworks.yaml")];
+/// The definitions of our resources, for installers.
+pub const CRDS: &[&str] = &[
+    include_str!("../../../deploy/crds/clusternetworks.yaml"),
+    include_str!("../../../deploy/crds/externalpools.yaml"),
+];
 
 /// What a controller needs to know.
 #[derive(Clone, Debug)]
@@ -57,7 +61,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<()> {
 
     let metrics = Arc::new(metrics::Metrics::default());
     let (changes, incoming) = mpsc::channel(4096);
-    let (findings, reported) = tokio::sync::watch::channel(report::Findings::default());
+    let (findings, reported) = tokio::sync::watch::channel(findings::Findings::default());
     let health = async {
         match options.http {
             Some(address) => health::serve(address, Arc::clone(&metrics)).await,

@@ -1,7 +1,9 @@
 //! Kubernetes objects cut down while they are read, so that a large cluster costs little memory: only the fields the network
 //! depends on are ever kept.
 
-use std::borrow::Cow;
+mod services;
+
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use anyhow::{Context as _, Result};
@@ -10,9 +12,16 @@ use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, Resource};
 use netloom_network::cluster::ClusterNetwork;
 use netloom_network::settings::ClusterNetworkSpec;
-use netloom_network::{Node, Object, Pod, PodName, manifest};
+use netloom_network::{Cluster, Namespaced, Node, Object, Pod, manifest};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+pub use services::{EndpointSliceObject, ExternalPoolObject, ServiceObject};
+
+use crate::watch::Kind;
+
+/// Nodes with this label announce no external address.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A pod, reduced.
 #[derive(Clone, Debug, Deserialize)]
@@ -56,6 +65,13 @@ pub struct NodeObject {
 #[serde(default)]
 struct NodeStatus {
     addresses: Vec<NodeAddress>,
+    conditions: Vec<NodeCondition>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct NodeCondition {
+    r#type: String,
+    status: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -75,23 +91,23 @@ pub struct ClusterNetworkObject {
 /// Lets the client read a reduced object where the whole one is served.
 macro_rules! resource {
     ($object:ty, $scope:ty, $group:expr, $version:expr, $kind:expr, $plural:expr) => {
-        impl Resource for $object {
+        impl kube::Resource for $object {
             type DynamicType = ();
             type Scope = $scope;
 
-            fn group((): &()) -> Cow<'_, str> {
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
                 $group.into()
             }
 
-            fn version((): &()) -> Cow<'_, str> {
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
                 $version.into()
             }
 
-            fn kind((): &()) -> Cow<'_, str> {
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
                 $kind.into()
             }
 
-            fn plural((): &()) -> Cow<'_, str> {
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
                 $plural.into()
             }
 
@@ -105,6 +121,7 @@ macro_rules! resource {
         }
     };
 }
+use resource;
 
 resource!(PodObject, NamespaceResourceScope, "", "v1", "Pod", "pods");
 resource!(NodeObject, ClusterResourceScope, "", "v1", "Node", "nodes");
@@ -119,36 +136,39 @@ resource!(
 
 /// What the network sees of a Kubernetes object.
 pub trait Reduce {
+    /// Labels of the objects to read; all of them unless said otherwise.
+    const SELECTOR: &str = "";
+
     /// The object of the pure core; none for one it does not know (a `ClusterNetwork` that is not `default`).
     fn reduce(self) -> Option<Object>;
 }
 
 impl Reduce for PodObject {
     fn reduce(self) -> Option<Object> {
-        let name = PodName {
-            namespace: self.metadata.namespace.unwrap_or_default(),
-            name: self.metadata.name.unwrap_or_default(),
-        };
         let addresses: Vec<IpAddr> = self.status.pod_ips.iter().filter_map(|entry| entry.ip.parse().ok()).collect();
         let pod = Pod {
-            uid: self.metadata.uid.unwrap_or_default(),
+            uid: self.metadata.uid.clone().unwrap_or_default(),
             node: self.spec.node_name.filter(|node| !node.is_empty()),
             host_network: self.spec.host_network,
             finished: matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed")),
-            annotations: manifest::relevant(self.metadata.annotations.unwrap_or_default()),
+            annotations: manifest::relevant(self.metadata.annotations.clone().unwrap_or_default()),
             addresses,
         };
-        Some(Object::Pod(name, pod))
+        Some(Object::Pod(named(self.metadata), pod))
     }
 }
 
 impl Reduce for NodeObject {
     fn reduce(self) -> Option<Object> {
         let internal = self.status.addresses.iter().filter(|a| a.r#type == "InternalIP");
+        let labels = self.metadata.labels.unwrap_or_default();
         let node = Node {
             uid: self.metadata.uid.unwrap_or_default(),
             addresses: internal.filter_map(|a| a.address.parse().ok()).collect(),
             annotations: manifest::relevant(self.metadata.annotations.unwrap_or_default()),
+            zone: labels.get(ZONE).filter(|zone| !zone.is_empty()).cloned(),
+            ready: self.status.conditions.iter().any(|c| c.r#type == "Ready" && c.status == "True"),
+            excluded: labels.contains_key(EXCLUDED),
         };
         Some(Object::Node(self.metadata.name.unwrap_or_default(), node))
     }
@@ -164,18 +184,57 @@ impl Reduce for ClusterNetworkObject {
     }
 }
 
+/// Namespace and name.
+fn named(metadata: ObjectMeta) -> Namespaced {
+    Namespaced {
+        namespace: metadata.namespace.unwrap_or_default(),
+        name: metadata.name.unwrap_or_default(),
+    }
+}
+
+/// Objects of a kind that a new list does not have any more; only their names are filled in.
+pub fn absent(cluster: &Cluster, kind: Kind, present: &[Object]) -> Vec<Object> {
+    let present: HashSet<(&str, &str)> = present.iter().map(name).collect();
+    let known: Vec<Object> = match kind {
+        Kind::ClusterNetwork => cluster.network.iter().cloned().map(Object::ClusterNetwork).collect(),
+        Kind::Node => only_names(&cluster.nodes, Object::Node),
+        Kind::Pod => only_names(&cluster.pods, Object::Pod),
+        Kind::ExternalPool => only_names(&cluster.pools, Object::ExternalPool),
+        Kind::Service => only_names(&cluster.services, Object::Service),
+        Kind::EndpointSlice => only_names(&cluster.slices, Object::EndpointSlice),
+    };
+    known.into_iter().filter(|object| !present.contains(&name(object))).collect()
+}
+
+fn only_names<N: Clone, T: Default>(objects: &BTreeMap<N, T>, object: impl Fn(N, T) -> Object) -> Vec<Object> {
+    objects.keys().map(|name| object(name.clone(), T::default())).collect()
+}
+
+fn name(object: &Object) -> (&str, &str) {
+    match object {
+        Object::ClusterNetwork(_) => ("", "default"),
+        Object::Node(name, _) | Object::ExternalPool(name, _) => ("", name),
+        Object::Pod(name, _) | Object::Service(name, _) | Object::EndpointSlice(name, _) => (&name.namespace, &name.name),
+    }
+}
+
 /// Lists everything the network depends on, once: for commands that look and go.
 pub async fn read_cluster(client: &kube::Client) -> Result<Vec<Object>> {
-    let mut objects = list::<ClusterNetworkObject>(client).await.context("list clusternetworks")?;
-    objects.extend(list::<NodeObject>(client).await.context("list nodes")?);
-    objects.extend(list::<PodObject>(client).await.context("list pods")?);
+    let mut objects = list::<ClusterNetworkObject>(client).await?;
+    objects.extend(list::<NodeObject>(client).await?);
+    objects.extend(list::<PodObject>(client).await?);
+    objects.extend(list::<ExternalPoolObject>(client).await?);
+    objects.extend(list::<ServiceObject>(client).await?);
+    objects.extend(list::<EndpointSliceObject>(client).await?);
     Ok(objects)
 }
 
-async fn list<K>(client: &kube::Client) -> Result<Vec<Object>, kube::Error>
+async fn list<K>(client: &kube::Client) -> Result<Vec<Object>>
 where
     K: Resource<DynamicType = ()> + Reduce + Clone + std::fmt::Debug + DeserializeOwned,
 {
-    let list = Api::<K>::all(client.clone()).list(&ListParams::default()).await?;
+    let selected = ListParams::default().labels(K::SELECTOR);
+    let list = Api::<K>::all(client.clone()).list(&selected).await;
+    let list = list.with_context(|| format!("list {}", K::plural(&())))?;
     Ok(list.items.into_iter().filter_map(Reduce::reduce).collect())
 }

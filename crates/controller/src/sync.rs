@@ -5,7 +5,7 @@
 //! its reply, so the next comparison sees them. What the server refuses is committed in ever smaller groups of units, until only the
 //! unit it refuses is left out.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,14 +13,15 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use netloom_network::northbound::{TABLES, written_by_ovn};
-use netloom_network::{Northbound, Object, Part, Planner, Problem, Scope, Unit, diff};
+use netloom_network::{Northbound, Object, Part, Planner, Problem, Scope, ServiceName, Unit, diff};
 use netloom_ovsdb::client::{Client, Event, Events, MonitorTable, TransactError};
 use netloom_ovsdb::{ErrorKind, Operation, OperationResult, Transaction};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
+use crate::findings::{Findings, News, concerns_status, to_show};
 use crate::metrics::Metrics;
-use crate::report::Findings;
+use crate::objects;
 use crate::watch::{Change, Kind};
 
 /// The lock whose holder writes.
@@ -74,8 +75,14 @@ pub struct Sync {
     apart: Vec<Vec<Part>>,
     /// Parts the server refused by themselves, and what it said. They are tried again when they or rows of others change.
     refused: Vec<(Part, String)>,
-    /// The planner's revision and what was refused when people were last told.
-    told: (u64, Vec<(Part, String)>),
+    /// What people are told as soon as nothing is in flight.
+    news: News,
+    /// The planner's revision and what was refused when news were last gathered; no revision if those came to nothing.
+    told: (Option<u64>, Vec<(Part, String)>),
+    /// Services whose status may be another than when news were last gathered.
+    touched: BTreeSet<ServiceName>,
+    /// Services whose status shows addresses of ours.
+    given: BTreeSet<ServiceName>,
 }
 
 impl Sync {
@@ -97,7 +104,10 @@ impl Sync {
             attempt: Vec::new(),
             apart: Vec::new(),
             refused: Vec::new(),
+            news: News::default(),
             told: Default::default(),
+            touched: BTreeSet::new(),
+            given: BTreeSet::new(),
         }
     }
 
@@ -181,6 +191,7 @@ impl Sync {
         self.term += 1;
         self.planner.restore(&self.observed);
         self.compare_everything();
+        self.take_back_news();
         true
     }
 
@@ -198,53 +209,33 @@ impl Sync {
     fn on_change(&mut self, change: Change) {
         self.stalled = false;
         match change {
-            Change::Apply(object) => {
-                self.planner.apply(object);
-            }
-            Change::Delete(object) => self.delete(&object),
+            Change::Apply(object) => self.apply(object),
+            Change::Delete(object) => self.remove(&object),
             Change::Reset(kind, objects) => {
-                for gone in self.absent(kind, &objects) {
-                    self.delete(&gone);
+                for gone in objects::absent(self.planner.cluster(), kind, &objects) {
+                    self.remove(&gone);
                 }
-                for object in objects {
-                    self.planner.apply(object);
-                }
+                objects.into_iter().for_each(|object| self.apply(object));
                 self.listed.insert(kind);
             }
         }
     }
 
-    fn delete(&mut self, object: &Object) {
-        match object {
-            Object::ClusterNetwork(_) => self.planner.delete_network(),
-            Object::Node(name, _) => self.planner.delete_node(name),
-            Object::Pod(name, _) => self.planner.delete_pod(name),
+    fn apply(&mut self, object: Object) {
+        if let Object::Service(name, service) = &object {
+            let before = self.planner.cluster().services.get(name);
+            if before.into_iter().chain([service]).any(concerns_status) {
+                self.touched.insert(name.clone());
+            }
         }
+        self.planner.apply(object);
     }
 
-    /// Objects of a kind that a new list does not have any more.
-    fn absent(&self, kind: Kind, objects: &[Object]) -> Vec<Object> {
-        let cluster = self.planner.cluster();
-        match kind {
-            Kind::ClusterNetwork if objects.is_empty() => cluster.network.clone().map(Object::ClusterNetwork).into_iter().collect(),
-            Kind::ClusterNetwork => Vec::new(),
-            Kind::Node => {
-                let present: HashSet<&str> = objects
-                    .iter()
-                    .filter_map(|o| if let Object::Node(name, _) = o { Some(name.as_str()) } else { None })
-                    .collect();
-                let gone = cluster.nodes.iter().filter(|(name, _)| !present.contains(name.as_str()));
-                gone.map(|(name, node)| Object::Node(name.clone(), node.clone())).collect()
-            }
-            Kind::Pod => {
-                let present: HashSet<_> = objects
-                    .iter()
-                    .filter_map(|o| if let Object::Pod(name, _) = o { Some(name) } else { None })
-                    .collect();
-                let gone = cluster.pods.iter().filter(|(name, _)| !present.contains(name));
-                gone.map(|(name, pod)| Object::Pod(name.clone(), pod.clone())).collect()
-            }
+    fn remove(&mut self, object: &Object) {
+        if let Object::Service(name, _) = object {
+            self.touched.insert(name.clone());
         }
+        self.planner.remove(object);
     }
 
     /// Plans, and commits the difference if nothing is in flight.
@@ -261,21 +252,23 @@ impl Sync {
                 return self.send(transaction);
             }
         }
+        // What was decided is in the database by now.
+        self.news.publish(&self.findings);
         let started = Instant::now();
         self.pending.extend(self.planner.compile());
         self.forget_accepted();
         let problems = self.planner.problems().len() + self.refused.len();
         self.metrics.set_size(self.planner.units(), problems);
-        self.tell();
+        self.gather();
         let scope = std::mem::take(&mut self.pending);
-        if scope.is_empty() {
-            return;
+        if !scope.is_empty() {
+            let transaction = diff(&self.observed, self.planner.desired(), &scope);
+            self.metrics.planned(started.elapsed());
+            if !transaction.is_empty() {
+                return self.send(transaction);
+            }
         }
-        let transaction = diff(&self.observed, self.planner.desired(), &scope);
-        self.metrics.planned(started.elapsed());
-        if !transaction.is_empty() {
-            self.send(transaction);
-        }
+        self.news.publish(&self.findings);
     }
 
     fn difference<'a>(&self, parts: impl Iterator<Item = &'a Part>) -> Transaction {
@@ -299,11 +292,13 @@ impl Sync {
             Err(reason @ (TransactError::Disconnected | TransactError::NotConnected | TransactError::Ended)) => {
                 warn!(%reason, "commit interrupted; the comparison after reconnecting decides");
                 self.compare_everything();
+                self.take_back_news();
             }
             Err(reason) if is_about_rows(&reason) => self.take_apart(attempt, &reason),
             Err(reason) => {
                 error!(%reason, "commit refused by the Northbound database; comparing again at the next event");
                 self.compare_everything();
+                self.take_back_news();
                 self.stalled = true;
             }
         }
@@ -344,32 +339,38 @@ impl Sync {
         }
     }
 
-    /// Publishes what people should know, when it changed.
-    fn tell(&mut self) {
-        if self.told.0 == self.planner.revision() && self.told.1 == self.refused {
+    /// Finds what people should know, when it changed. They are told when it is in the database: an address nobody recorded may still be
+    /// given to another service.
+    fn gather(&mut self) {
+        let touched = std::mem::take(&mut self.touched);
+        let (cluster, given) = (self.planner.cluster(), &mut self.given);
+        if self.told.0 == Some(self.planner.revision()) && self.told.1 == self.refused {
+            let statuses = touched.into_iter().map(|name| {
+                let shown = to_show(cluster, &name, given);
+                (name, shown)
+            });
+            self.news.statuses.extend(statuses);
             return;
         }
-        self.told = (self.planner.revision(), self.refused.clone());
-        let cluster = self.planner.cluster();
+        self.told = (Some(self.planner.revision()), self.refused.clone());
         let refused = self.refused.iter().filter_map(|(Part { unit, .. }, said)| {
             let message = format!("the Northbound database refuses its rows: {said} Rename or delete the row that is in the way.");
             Some(Problem::new(unit.as_ref()?.object(cluster), "RefusedByDatabase", message))
         });
-        let subnets = cluster
-            .records
-            .nodes()
-            .filter(|name| cluster.nodes.contains_key(*name))
-            .map(|name| {
-                let subnets = cluster.records.subnets(name).iter().map(ToString::to_string).collect::<Vec<_>>();
-                (name.clone(), subnets.join(","))
-            });
-        let current = Findings {
-            problems: self.planner.problems().iter().cloned().chain(refused).collect(),
-            subnets: subnets.collect::<BTreeMap<_, _>>(),
-            network: cluster.network.as_ref().map(|network| network.uid.clone()),
-            term: self.term,
+        self.news = News {
+            all: Some(Findings {
+                problems: self.planner.problems().iter().cloned().chain(refused).collect(),
+                term: self.term,
+                ..Findings::of(cluster, given)
+            }),
+            statuses: Vec::new(),
         };
-        self.findings.send_replace(current);
+    }
+
+    /// What was decided may not be in the database: nobody is told, and all of it is looked at again.
+    fn take_back_news(&mut self) {
+        self.news = News::default();
+        self.told.0 = None;
     }
 }
 

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tracing::warn;
 
-use crate::objects::{ClusterNetworkObject, NodeObject, PodObject, Reduce};
+use crate::objects::{ClusterNetworkObject, EndpointSliceObject, ExternalPoolObject, NodeObject, PodObject, Reduce, ServiceObject};
 
 /// The kinds watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,11 +24,24 @@ pub enum Kind {
     Node,
     /// Pod.
     Pod,
+    /// `ExternalPool`.
+    ExternalPool,
+    /// Service.
+    Service,
+    /// `EndpointSlice`.
+    EndpointSlice,
 }
 
 impl Kind {
     /// All kinds; the first sync waits for a list of each.
-    pub const ALL: [Self; 3] = [Self::ClusterNetwork, Self::Node, Self::Pod];
+    pub const ALL: [Self; 6] = [
+        Self::ClusterNetwork,
+        Self::Node,
+        Self::Pod,
+        Self::ExternalPool,
+        Self::Service,
+        Self::EndpointSlice,
+    ];
 }
 
 /// What the API server said.
@@ -48,6 +61,9 @@ pub async fn run(client: kube::Client, changes: Sender<Change>) -> Result<()> {
         watch::<ClusterNetworkObject>(&client, Kind::ClusterNetwork, &changes),
         watch::<NodeObject>(&client, Kind::Node, &changes),
         watch::<PodObject>(&client, Kind::Pod, &changes),
+        watch::<ExternalPoolObject>(&client, Kind::ExternalPool, &changes),
+        watch::<ServiceObject>(&client, Kind::Service, &changes),
+        watch::<EndpointSliceObject>(&client, Kind::EndpointSlice, &changes),
     )?;
     bail!("a watch ended")
 }
@@ -56,7 +72,8 @@ async fn watch<K>(client: &kube::Client, kind: Kind, changes: &Sender<Change>) -
 where
     K: Resource<DynamicType = ()> + Reduce + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let stream = watcher(Api::<K>::all(client.clone()), watcher::Config::default()).backoff(Doubling::default());
+    let selected = watcher::Config::default().labels(K::SELECTOR);
+    let stream = watcher(Api::<K>::all(client.clone()), selected).backoff(Doubling::default());
     let mut stream = stream
         .inspect_err(|error| warn!(?kind, %error, "watch interrupted, trying again"))
         .boxed();

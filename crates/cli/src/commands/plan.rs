@@ -27,7 +27,7 @@ pub fn run(flags: Plan) -> Result<ExitCode> {
         }
     }
     if objects.is_empty() {
-        bail!("nothing to plan: no pod, node, workload or ClusterNetwork in what was given");
+        bail!("nothing to plan: no pod, node, workload, service, ExternalPool or ClusterNetwork in what was given");
     }
     let mut planner = Planner::default();
     for object in manifest::place(objects) {

@@ -1,16 +1,16 @@
 //! `netloom show`: the network in the user's words, read from the Kubernetes API and the Northbound database and computed by the same
 //! pure core the controller runs.
 
-use std::collections::HashSet;
+mod look;
+mod services;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use netloom_lab::Lab;
-use netloom_network::{Northbound, Planner, Scope, diff, view};
-use netloom_ovsdb::client::{Client, MonitorTable, Options};
+use look::{Place, Seen};
+use netloom_network::{Scope, diff, view};
 use serde::Serialize;
 
 use super::table;
@@ -25,7 +25,7 @@ pub struct Show {
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
     /// The lab to look at
-    #[arg(long = "name", default_value = "netloom", conflicts_with_all = ["kubeconfig", "northbound"])]
+    #[arg(long = "name", default_value = "netloom", conflicts_with_all = ["kubeconfig", "northbound", "southbound"])]
     lab: String,
     /// Kubeconfig of a cluster, instead of a lab
     #[arg(long, requires = "northbound")]
@@ -33,6 +33,9 @@ pub struct Show {
     /// Northbound database servers, instead of a lab's
     #[arg(long, requires = "kubeconfig")]
     northbound: Option<String>,
+    /// Southbound database servers, which know the health of services' backends
+    #[arg(long, requires = "northbound")]
+    southbound: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -43,15 +46,19 @@ enum What {
     Networks,
     /// Pods' ports with their addresses and state
     Ports,
+    /// Services with their addresses, backends and the node that answers for them
+    Services,
     /// What users have to mend, and how
     Problems,
     /// Where the Northbound database differs from what the cluster compiles to: nothing, unless a controller is at work or away
     Drift,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     Table,
+    /// As table, with every backend of a service
+    Wide,
     Json,
 }
 
@@ -61,9 +68,18 @@ pub fn run(flags: Show) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("start the runtime")?;
-    let Seen { planner, observed, up } = runtime.block_on(look(&flags))?;
+    let place = match (&flags.kubeconfig, &flags.northbound) {
+        (Some(kubeconfig), Some(northbound)) => Place {
+            kubeconfig: kubeconfig.clone(),
+            northbound: northbound.clone(),
+            southbound: flags.southbound.clone(),
+        },
+        _ => Place::of_lab(&flags.lab)?,
+    };
+    let seen = runtime.block_on(look::at(&place))?;
+    let Seen { planner, observed, .. } = &seen;
     let cluster = planner.cluster();
-    let is_up = |port: &str| up.contains(port);
+    let is_up = |port: &str| seen.up.contains(port);
     match flags.what {
         What::Nodes => print(
             flags.output,
@@ -110,6 +126,13 @@ pub fn run(flags: Show) -> Result<ExitCode> {
                 ]
             },
         ),
+        What::Services => {
+            let health = runtime.block_on(look::health(&place));
+            let hosting = |port: &str| seen.hosting.get(port).cloned();
+            let services = view::services(cluster, hosting, |ip, port, protocol| health.get(&(ip, port, protocol)).copied());
+            let wide = flags.output == Output::Wide;
+            print(flags.output, &services, services::HEADER, |service| services::row(service, wide))
+        }
         What::Problems => {
             let problems: Vec<_> = planner.problems().iter().collect();
             print(flags.output, &problems, &["OBJECT", "REASON", "WHAT TO DO"], |problem| {
@@ -117,7 +140,7 @@ pub fn run(flags: Show) -> Result<ExitCode> {
             })
         }
         What::Drift => {
-            let missing: Vec<String> = diff(&observed, planner.desired(), &Scope::All)
+            let missing: Vec<String> = diff(observed, planner.desired(), &Scope::All)
                 .to_string()
                 .lines()
                 .map(str::to_owned)
@@ -127,73 +150,11 @@ pub fn run(flags: Show) -> Result<ExitCode> {
     }
 }
 
-/// Reads the cluster and the database and plans, without writing: records come from the database, as after a restart.
-async fn look(flags: &Show) -> Result<Seen> {
-    let (kubeconfig, northbound) = match (&flags.kubeconfig, &flags.northbound) {
-        (Some(kubeconfig), Some(northbound)) => (kubeconfig.clone(), northbound.clone()),
-        _ => of_lab(&flags.lab)?,
-    };
-    let kubernetes = netloom_controller::kubernetes(Some(&kubeconfig)).await?;
-    let objects = netloom_controller::read_cluster(&kubernetes)
-        .await
-        .context("read the cluster from the Kubernetes API")?;
-
-    let mut options = Options::new(northbound.parse().context("read the northbound remotes")?, "OVN_Northbound");
-    options.monitor = netloom_network::northbound::TABLES
-        .iter()
-        .map(|(table, _)| MonitorTable::all(*table))
-        .collect();
-    let (client, _events) = Client::start(options);
-    tokio::time::timeout(Duration::from_secs(5), client.ready())
-        .await
-        .with_context(|| format!("no answer from the Northbound database at {northbound}"))??;
-
-    let mut observed = Northbound::default();
-    let mut up = HashSet::new();
-    client.read(|replica| {
-        for (table, rows) in replica.tables() {
-            for (uuid, row) in rows {
-                observed.observe(table, *uuid, Some(row));
-                if row.get("up").and_then(|datum| datum.as_bool()) == Some(true) {
-                    up.extend(row.get("name").and_then(|name| name.as_str()).map(str::to_owned));
-                }
-            }
-        }
-    });
-    let mut planner = Planner::default();
-    planner.restore(&observed);
-    for object in objects {
-        planner.apply(object);
-    }
-    planner.compile();
-    Ok(Seen { planner, observed, up })
-}
-
-/// A cluster and its database at one moment.
-struct Seen {
-    planner: Planner,
-    observed: Northbound,
-    /// Names of ports OVN says are up.
-    up: HashSet<String>,
-}
-
-/// Kubeconfig and Northbound remote of a lab on this machine.
-fn of_lab(name: &str) -> Result<(PathBuf, String)> {
-    let lab = Lab::open(name)?;
-    let control = lab
-        .status()
-        .into_iter()
-        .find(|machine| machine.machine == "control")
-        .and_then(|machine| machine.pid);
-    let pid = control.with_context(|| format!("lab {name} is not running: start it with `netloom lab up --name {name}`"))?;
-    Ok((lab.home().kubeconfig(), format!("unix:/proc/{pid}/root/run/ovn/ovnnb_db.sock")))
-}
-
 fn print<T: Serialize>(output: Output, items: &[T], header: &[&str], row: impl Fn(&T) -> Vec<String>) -> Result<ExitCode> {
     match output {
         Output::Json => println!("{}", serde_json::to_string_pretty(items)?),
-        Output::Table if items.is_empty() => println!("None."),
-        Output::Table => table::print(header, items.iter().map(row)),
+        Output::Table | Output::Wide if items.is_empty() => println!("None."),
+        Output::Table | Output::Wide => table::print(header, items.iter().map(row)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use netloom_ovsdb::{Datum, Operation};
 
-use crate::world::{PORT, SWITCH, World, holds, row};
+use crate::world::{PORT, SWITCH, World, holds, port_name, row};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_without_our_mark_are_never_touched() {
@@ -40,7 +40,7 @@ async fn what_is_ours_is_put_right_at_once() {
     }
     world.database.foreign_switch("theirs", "theirs-1").await;
     let right = world.database.contents();
-    let (port, _) = world.database.named(PORT, "default:a").unwrap();
+    let (port, _) = world.database.named(PORT, &port_name("a")).unwrap();
     let (switch, _) = world.database.named(SWITCH, "node1").unwrap();
     let (router, _) = world.database.named("Logical_Router", "cluster-router").unwrap();
 

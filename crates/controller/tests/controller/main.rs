@@ -2,10 +2,12 @@
 //! arrives in the other, whoever dies, changes rows by hand or makes a mistake on the way.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod external;
 mod hands;
 mod outages;
 mod pods;
 mod problems;
 mod refusals;
+mod services;
 mod takeover;
 mod world;

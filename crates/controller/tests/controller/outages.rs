@@ -1,6 +1,6 @@
 //! The database or the Kubernetes API goes away and comes back, with or without its contents.
 
-use crate::world::World;
+use crate::world::{World, port_name};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emptied_database_is_rebuilt_with_the_addresses_in_use() {
@@ -70,7 +70,7 @@ async fn pods_made_while_the_database_is_away_get_their_ports_when_it_is_back() 
         kubernetes.pod("b", "node1").await;
     };
     world.database.stopped_during(meanwhile).await;
-    assert_eq!(world.database.port("b").await, ["10.244.0.4", "fd00:10:244::4"]);
+    assert_eq!(world.database.port("b").await, ["10.244.0.6", "fd00:10:244::6"]);
     assert_eq!(world.database.port("a").await, a);
     assert_eq!(world.database.contents().len(), right.len() + 1);
 }
@@ -91,14 +91,14 @@ async fn what_happened_while_the_api_was_away_arrives_when_it_is_back() {
     elsewhere.delete_pod("a").await;
     elsewhere.pod("c", "node2").await;
     elsewhere.stop().await;
-    let (b, _) = world.database.named("Logical_Switch_Port", "default:b").unwrap();
+    let (b, _) = world.database.named("Logical_Switch_Port", &port_name("b")).unwrap();
     world.database.remove_port("node1", b).await;
     world.database.port("b").await;
-    assert!(world.database.named("Logical_Switch_Port", "default:a").is_some());
+    assert!(world.database.named("Logical_Switch_Port", &port_name("a")).is_some());
 
     world.database.changes();
     world.kubernetes.start_again();
-    assert_eq!(world.database.port("c").await, ["10.244.1.3", "fd00:10:244:1::3"]);
+    assert_eq!(world.database.port("c").await, ["10.244.1.5", "fd00:10:244:1::5"]);
     world.database.no_port("a").await;
     assert_eq!(
         world.database.changes(),

@@ -1,6 +1,6 @@
 //! Pods and nodes become rows, and rows go with them.
 
-use crate::world::{PORT, SWITCH, World, holds};
+use crate::world::{PORT, SWITCH, World, holds, port_name};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_and_nodes_become_rows() {
@@ -15,12 +15,16 @@ async fn pods_and_nodes_become_rows() {
         .await;
 
     world.kubernetes.pod("a", "node1").await;
-    assert_eq!(world.database.port("a").await, ["10.244.0.3", "fd00:10:244::3"]);
+    assert_eq!(world.database.port("a").await, ["10.244.0.5", "fd00:10:244::5"]);
     world.kubernetes.pod("b", "node2").await;
-    assert_eq!(world.database.port("b").await, ["10.244.1.3", "fd00:10:244:1::3"]);
+    assert_eq!(world.database.port("b").await, ["10.244.1.5", "fd00:10:244:1::5"]);
 
     let (_, switch) = world.database.named(SWITCH, "node1").unwrap();
-    assert_eq!(switch["ports"].len(), 3, "the router, the node itself and one pod: {switch:?}");
+    assert_eq!(
+        switch["ports"].len(),
+        4,
+        "the router, the node itself, its services and one pod: {switch:?}"
+    );
     assert_eq!(
         world.kubernetes.node_annotation("node2", "netloom.io/subnets").await,
         "10.244.1.0/24,fd00:10:244:1::/64"
@@ -30,27 +34,28 @@ async fn pods_and_nodes_become_rows() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_pods_address_is_used_again_after_all_others() {
     let mut world = World::empty().await;
-    world.kubernetes.network(&["10.244.0.0/16=29"]).await;
+    world.kubernetes.network(&["10.244.0.0/16=28"]).await;
     world.kubernetes.node("node1").await;
     let _controller = world.controller();
-    for (pod, address) in [("z", "10.244.0.3"), ("b", "10.244.0.4"), ("c", "10.244.0.5")] {
-        world.kubernetes.pod(pod, "node1").await;
-        assert_eq!(world.database.port(pod).await, [address]);
+    // All but the last of the addresses 5 to 14.
+    for host in 5..14 {
+        world.kubernetes.pod(&format!("pod{host}"), "node1").await;
+        assert_eq!(world.database.port(&format!("pod{host}")).await, [format!("10.244.0.{host}")]);
     }
 
     world.database.changes();
-    world.kubernetes.delete_pod("b").await;
-    world.database.no_port("b").await;
+    world.kubernetes.delete_pod("pod6").await;
+    world.database.no_port("pod6").await;
     assert_eq!(
         world.database.changes(),
         [
-            "delete Logical_Switch_Port port/default/b/eth0",
+            "delete Logical_Switch_Port port/default/pod6/eth0",
             "update Logical_Switch switch/node/node1"
         ]
     );
     // Its neighbour's news are no reason to go back.
-    world.kubernetes.show_addresses("z", &["10.244.0.3".to_owned()]).await;
-    for (pod, address) in [("d", "10.244.0.6"), ("e", "10.244.0.4")] {
+    world.kubernetes.show_addresses("pod5", &["10.244.0.5".to_owned()]).await;
+    for (pod, address) in [("d", "10.244.0.14"), ("e", "10.244.0.6")] {
         world.kubernetes.pod(pod, "node1").await;
         assert_eq!(world.database.port(pod).await, [address]);
     }
@@ -69,7 +74,7 @@ async fn a_deleted_pods_address_rests_over_a_restart() {
     controller.stop().await;
     let _controller = world.controller();
     world.kubernetes.pod("d", "node1").await;
-    assert_eq!(world.database.port("d").await, ["10.244.0.6", "fd00:10:244::6"]);
+    assert_eq!(world.database.port("d").await, ["10.244.0.8", "fd00:10:244::8"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +89,7 @@ async fn a_pod_made_anew_under_its_old_name_is_another_pod() {
     world.kubernetes.delete_pod("a").await;
     world.kubernetes.pod("a", "node2").await;
     let _controller = world.controller();
-    let (uuid, _) = world.database.row(PORT, "default:a", |_| true).await;
+    let (uuid, _) = world.database.row(PORT, &port_name("a"), |_| true).await;
     let (_, switch) = world
         .database
         .row(SWITCH, "node2", |switch| crate::world::holds(switch, uuid))
@@ -92,6 +97,6 @@ async fn a_pod_made_anew_under_its_old_name_is_another_pod() {
     assert!(crate::world::holds(&switch, uuid));
     let after = world.database.port("a").await;
     assert_ne!(before, after);
-    assert_eq!(after, ["10.244.1.3", "fd00:10:244:1::3"]);
+    assert_eq!(after, ["10.244.1.5", "fd00:10:244:1::5"]);
     assert!(!holds(&world.database.named(SWITCH, "node1").unwrap().1, uuid));
 }

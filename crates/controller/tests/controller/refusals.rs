@@ -2,12 +2,12 @@
 
 use netloom_ovsdb::{Datum, Operation};
 
-use crate::world::{PORT, SWITCH, World, holds, row};
+use crate::world::{PORT, SWITCH, World, holds, port_name, row};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_taken_by_somebody_else_keeps_no_other_pod_waiting() {
     let mut world = World::two_nodes().await;
-    world.database.foreign_switch("theirs", "default:b").await;
+    world.database.foreign_switch("theirs", &port_name("b")).await;
     for pod in ["a", "b", "c"] {
         world.kubernetes.pod(pod, "node1").await;
     }
@@ -15,7 +15,8 @@ async fn a_name_taken_by_somebody_else_keeps_no_other_pod_waiting() {
     world.database.port("a").await;
     world.database.port("c").await;
     let message = world.kubernetes.pod_condition("b", "False", "RefusedByDatabase").await;
-    assert!(message.contains("(\"default:b\") for index on column \"name\""), "{message}");
+    let in_the_way = format!("(\"{}\") for index on column \"name\"", port_name("b"));
+    assert!(message.contains(&in_the_way), "{message}");
 
     // Neither do later ones, nor those that go; and what is refused is not asked for again and again.
     let failed = controller.metric("commits_failed_total").await;
@@ -45,7 +46,7 @@ async fn a_node_that_is_refused_keeps_only_its_own_pods_waiting() {
 
     let (switch, _) = world.database.named(SWITCH, "theirs").unwrap();
     world.database.by_hand(Operation::delete(SWITCH, switch)).await;
-    assert_eq!(world.database.port("a").await, ["10.244.0.3", "fd00:10:244::3"]);
+    assert_eq!(world.database.port("a").await, ["10.244.0.5", "fd00:10:244::5"]);
     world.kubernetes.node_condition("node1", "True", "Resolved").await;
 }
 
@@ -58,7 +59,7 @@ async fn a_deletion_that_is_refused_keeps_no_other_from_going() {
         world.database.port(pod).await;
     }
     // Somebody holds on to a port of ours.
-    let (port, _) = world.database.named(PORT, "default:a").unwrap();
+    let (port, _) = world.database.named(PORT, &port_name("a")).unwrap();
     let theirs = row([("name", Datum::string("theirs")), ("ports", Datum::uuid(port))]);
     world.database.by_hand(Operation::insert_named(SWITCH, "theirs", theirs)).await;
 

@@ -2,7 +2,7 @@
 
 use netloom_controller::LOCK;
 
-use crate::world::{PORT, World};
+use crate::world::{PORT, World, port_name};
 
 /// What one new pod on `node1` is worth.
 fn one_pod(name: &str) -> [String; 2] {
@@ -32,7 +32,7 @@ async fn the_standby_waits_for_the_lock_and_takes_over_without_a_write() {
 
     first.kill().await;
     world.kubernetes.pod("c", "node1").await;
-    assert_eq!(world.database.port("c").await, ["10.244.0.5", "fd00:10:244::5"]);
+    assert_eq!(world.database.port("c").await, ["10.244.0.7", "fd00:10:244::7"]);
     assert_eq!(world.database.changes(), one_pod("c"));
     assert_eq!(second.metric("active").await, Some(1.0));
     assert_eq!(second.metric("commits_failed_total").await, Some(0.0));
@@ -75,7 +75,7 @@ async fn a_controller_that_lost_the_lock_leaves_the_database_alone_until_it_has_
     controller.has("active", 0.0).await;
     world.database.changes();
     world.kubernetes.pod("b", "node1").await;
-    let (port, _) = world.database.named(PORT, "default:a").unwrap();
+    let (port, _) = world.database.named(PORT, &port_name("a")).unwrap();
     world.database.remove_port("node1", port).await;
     assert_eq!(
         world.database.changes(),

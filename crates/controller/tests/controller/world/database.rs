@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use netloom_controller::monitored_tables;
+use netloom_network::PodName;
 use netloom_network::key::KEY;
 use netloom_ovsdb::{Client, Condition, Datum, Event, Events, Mutation, Operation, Options, Replica, Row, RowChange, Transaction, Uuid};
 
@@ -12,6 +13,15 @@ use super::within;
 
 pub const SWITCH: &str = "Logical_Switch";
 pub const PORT: &str = "Logical_Switch_Port";
+
+/// Name of the port of a pod in the namespace `default`.
+pub fn port_name(pod: &str) -> String {
+    let pod = PodName {
+        namespace: "default".to_owned(),
+        name: pod.to_owned(),
+    };
+    pod.port()
+}
 
 /// A row of the given columns.
 pub fn row<const N: usize>(columns: [(&str, Datum); N]) -> Row {
@@ -85,9 +95,15 @@ impl Database {
         self.until(&format!("{table} {name}"), found).await
     }
 
+    /// Waits until no row has this name.
+    pub async fn gone(&mut self, table: &str, name: &str) {
+        let gone = |replica: &Replica| find_named(replica, table, name).is_none().then_some(());
+        self.until(&format!("{table} {name} to go"), gone).await;
+    }
+
     /// Waits for a pod's port on a switch, and gives its addresses.
     pub async fn port(&mut self, pod: &str) -> Vec<String> {
-        let name = format!("default:{pod}");
+        let name = port_name(pod);
         let attached = |replica: &Replica| {
             let (uuid, port) = find_named(replica, PORT, &name)?;
             replica.rows(SWITCH).find(|(_, switch)| holds(switch, uuid))?;
@@ -100,9 +116,7 @@ impl Database {
 
     /// Waits until a pod has no port.
     pub async fn no_port(&mut self, pod: &str) {
-        let name = format!("default:{pod}");
-        let gone = |replica: &Replica| find_named(replica, PORT, &name).is_none().then_some(());
-        self.until(&format!("the port of {pod} to go"), gone).await;
+        self.gone(PORT, &port_name(pod)).await;
     }
 
     /// Waits for a node's switch, and gives its subnets.
@@ -114,7 +128,11 @@ impl Database {
     /// What was done to rows of ours since the last call, as `verb table key`.
     pub fn changes(&mut self) -> Vec<String> {
         let told = self.changes.drain(..).filter_map(|change| {
-            let key = |row: &Row| Some(row.get("external_ids")?.get(KEY)?.to_owned());
+            // Groups of load balancers have no external ids; their name is their key.
+            let key = |row: &Row| match row.get("external_ids") {
+                Some(ids) => ids.get(KEY).map(str::to_owned),
+                None => row.get("name").and_then(Datum::as_str).map(str::to_owned),
+            };
             let key = change.new.as_deref().or(change.old.as_deref()).and_then(key)?;
             let verb = match (&change.old, &change.new) {
                 (None, _) => "insert",

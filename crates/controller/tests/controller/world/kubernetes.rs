@@ -26,7 +26,7 @@ pub struct Kubernetes {
     address: SocketAddr,
     data: PathBuf,
     serving: Option<(CancellationToken, JoinHandle<Result<(), ServerError>>)>,
-    client: Client,
+    pub(super) client: Client,
 }
 
 impl Kubernetes {
@@ -172,22 +172,22 @@ impl Kubernetes {
         value(node.as_ref()).unwrap()
     }
 
-    /// Waits for an Event with this reason about a pod; gives its message.
-    pub async fn event(&self, pod: &str, reason: &str) -> String {
-        let api: Api<Event> = Api::default_namespaced(self.client.clone());
+    /// Waits for an Event with this reason about an object; gives its message.
+    pub async fn event(&self, name: &str, reason: &str) -> String {
+        let api: Api<Event> = Api::all(self.client.clone());
         let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).applied_objects());
         let found = async {
             loop {
                 let event = events.try_next().await.unwrap().unwrap();
-                if event.involved_object.name.as_deref() == Some(pod) && event.reason.as_deref() == Some(reason) {
+                if event.involved_object.name.as_deref() == Some(name) && event.reason.as_deref() == Some(reason) {
                     return event.message.unwrap();
                 }
             }
         };
-        within(&format!("an Event {reason} of {pod}"), found).await
+        within(&format!("an Event {reason} of {name}"), found).await
     }
 
-    async fn condition<K>(&self, api: &Api<K>, name: &str, kind: &str, status: &str, reason: &str) -> String
+    pub(super) async fn condition<K>(&self, api: &Api<K>, name: &str, kind: &str, status: &str, reason: &str) -> String
     where
         K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + serde::Serialize + Send + 'static,
     {
@@ -221,7 +221,7 @@ impl Kubernetes {
         Api::all(self.client.clone())
     }
 
-    fn networks(&self) -> Api<DynamicObject> {
+    pub(super) fn networks(&self) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &ApiResource::erase::<ClusterNetworkObject>(&()))
     }
 }
@@ -240,7 +240,7 @@ fn serve(listener: TcpListener, data: &Path) -> (CancellationToken, JoinHandle<R
     (stop, tokio::spawn(netloom_apiserver::run(options)))
 }
 
-async fn create<K>(api: &Api<K>, object: Value)
+pub(super) async fn create<K>(api: &Api<K>, object: Value)
 where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + serde::Serialize,
 {

@@ -3,6 +3,7 @@
 
 mod database;
 mod kubernetes;
+mod services;
 
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
@@ -14,8 +15,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub use database::{Database, PORT, SWITCH, holds, row};
+pub use database::{Database, PORT, SWITCH, holds, port_name, row};
 pub use kubernetes::Kubernetes;
+pub use services::Endpoint;
 
 /// A hanging test fails; no test depends on how long anything takes.
 pub async fn within<T>(waiting_for: &str, future: impl Future<Output = T>) -> T {

@@ -1,0 +1,178 @@
+//! What people should know, gathered by `sync` from the planner and published by `report`. A value: gathering waits for nothing, and
+//! what needs no telling is not in it, so a large cluster at rest has next to none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use netloom_network::service::ServiceKind;
+use netloom_network::{Cluster, ObjectRef, Problem, Service, ServiceName};
+use tokio::sync::watch;
+
+/// What is to be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// All problems there are.
+    pub problems: BTreeSet<Problem>,
+    /// Subnets of each node.
+    pub subnets: BTreeMap<String, String>,
+    /// Our own objects; each says whether it is in force.
+    pub own: BTreeSet<ObjectRef>,
+    /// Services whose status shows other external addresses than it should.
+    pub addresses: BTreeMap<ServiceName, Shown>,
+    /// Grows when another controller may have told something in between.
+    pub term: u64,
+}
+
+/// What a service's status should show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The service.
+    pub service: ObjectRef,
+    /// Its external addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Findings {
+    /// What there is to tell about a cluster, besides its problems. `given` are the services whose status shows addresses of ours, as far
+    /// as is known, and is brought up to date.
+    pub fn of(cluster: &Cluster, given: &mut BTreeSet<ServiceName>) -> Self {
+        let with_subnets = cluster.records.nodes().filter(|name| cluster.nodes.contains_key(*name));
+        let subnets = with_subnets.map(|name| {
+            let subnets: Vec<String> = cluster.records.subnets(name).iter().map(ToString::to_string).collect();
+            (name.clone(), subnets.join(","))
+        });
+        let network = cluster.network.as_ref().map(|_| cluster.network_ref());
+        let pools = cluster.pools.keys().map(|name| cluster.pool_ref(name));
+        let mut findings = Self {
+            subnets: subnets.collect(),
+            own: network.into_iter().chain(pools).collect(),
+            ..Self::default()
+        };
+        given.retain(|name| cluster.services.contains_key(name));
+        for (name, _) in cluster.services.iter().filter(|(_, service)| concerns_status(service)) {
+            let shown = to_show(cluster, name, given);
+            findings.addresses.extend(shown.map(|shown| (name.clone(), shown)));
+        }
+        findings
+    }
+}
+
+/// What a service's status should show instead of what it shows.
+pub fn to_show(cluster: &Cluster, name: &ServiceName, given: &mut BTreeSet<ServiceName>) -> Option<Shown> {
+    let ours = cluster.records.external(name);
+    let Some(service) = cluster.services.get(name) else {
+        given.remove(name);
+        return None;
+    };
+    if !ours.is_empty() {
+        given.insert(name.clone());
+    }
+    if service.status_addresses == ours {
+        if ours.is_empty() {
+            given.remove(name);
+        }
+        return None;
+    }
+    may_write(cluster, service, given.contains(name)).then(|| Shown {
+        service: cluster.service_ref(name),
+        addresses: ours.to_vec(),
+    })
+}
+
+/// What was found and may be published once the transaction it belongs to is in the database.
+#[derive(Default)]
+pub struct News {
+    /// Everything, if more than statuses changed.
+    pub all: Option<Findings>,
+    /// What the statuses of these services should show; nothing for those that are as they should be.
+    pub statuses: Vec<(ServiceName, Option<Shown>)>,
+}
+
+impl News {
+    /// Publishes what there is, if anything.
+    pub fn publish(&mut self, findings: &watch::Sender<Findings>) {
+        let Self { all, statuses } = std::mem::take(self);
+        if let Some(all) = all {
+            findings.send_replace(all);
+        }
+        if !statuses.is_empty() {
+            findings.send_modify(|findings| {
+                for (name, shown) in statuses {
+                    match shown {
+                        Some(shown) => drop(findings.addresses.insert(name, shown)),
+                        None => drop(findings.addresses.remove(&name)),
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Whether a service's status may have to change.
+pub fn concerns_status(service: &Service) -> bool {
+    service.kind == ServiceKind::LoadBalancer || !service.status_addresses.is_empty()
+}
+
+/// Whether a status is ours to write: what it shows may be the work of somebody who gives addresses where we give none.
+fn may_write(cluster: &Cluster, service: &Service, gave: bool) -> bool {
+    match service.kind {
+        ServiceKind::LoadBalancer => service.is_ours() && (gave || service.class.is_some() || !cluster.pools.is_empty()),
+        // Only load balancers have addresses in their status; these are left from when it was one.
+        ServiceKind::ClusterIp | ServiceKind::NodePort => true,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use netloom_network::service::OUR_CLASS;
+    use netloom_network::{ExternalPool, Object};
+
+    use super::*;
+
+    fn shown_by(kind: ServiceKind, class: Option<&str>) -> Object {
+        let name = ServiceName {
+            namespace: "default".to_owned(),
+            name: "web".to_owned(),
+        };
+        let service = Service {
+            kind,
+            class: class.map(str::to_owned),
+            status_addresses: vec!["192.0.2.1".parse().unwrap()],
+            ..Service::default()
+        };
+        Object::Service(name, service)
+    }
+
+    #[test]
+    fn a_status_somebody_else_may_have_written_is_left_alone() {
+        use ServiceKind::{ClusterIp, LoadBalancer, NodePort};
+        for (kind, class, without_pools, with_pools) in [
+            (LoadBalancer, None, 0, 1),
+            (LoadBalancer, Some(OUR_CLASS), 1, 1),
+            (LoadBalancer, Some("example.com/theirs"), 0, 0),
+            (NodePort, None, 1, 1),
+            (ClusterIp, None, 1, 1),
+        ] {
+            let mut cluster = Cluster::default();
+            cluster.insert(shown_by(kind, class));
+            let mut given = BTreeSet::new();
+            let count = |cluster: &Cluster, given: &mut BTreeSet<_>| Findings::of(cluster, given).addresses.len();
+            assert_eq!(count(&cluster, &mut given), without_pools, "{kind:?} {class:?} without pools");
+            cluster.insert(Object::ExternalPool("pool".to_owned(), ExternalPool::default()));
+            assert_eq!(count(&cluster, &mut given), with_pools, "{kind:?} {class:?} with a pool");
+        }
+    }
+
+    #[test]
+    fn an_address_we_gave_is_taken_back_also_when_the_last_pool_is_gone() {
+        let mut cluster = Cluster::default();
+        cluster.insert(shown_by(ServiceKind::LoadBalancer, None));
+        let mut given = cluster.services.keys().cloned().collect();
+        for _ in 0..2 {
+            let findings = Findings::of(&cluster, &mut given);
+            let shown: Vec<_> = findings.addresses.into_values().map(|shown| shown.addresses).collect();
+            assert_eq!(shown, [Vec::<IpAddr>::new()]);
+        }
+    }
+}
