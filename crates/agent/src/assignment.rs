@@ -108,6 +108,26 @@ impl Assignment {
     }
 }
 
+/// Who serves services on a node, as its service port's binding says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceGateway {
+    /// OVN's load balancers; packets of the host reach them through the service port.
+    Native,
+    /// kube-proxy on the node; packets of pods reach it through the service port.
+    KubeProxy,
+}
+
+impl ServiceGateway {
+    /// Reads `Port_Binding.external_ids`; what is unknown here is none of ours to serve.
+    pub fn parse(ids: &BTreeMap<String, String>) -> Option<Self> {
+        match ids.get("netloom.io/service-gateway")?.as_str() {
+            "native" => Some(Self::Native),
+            "kube-proxy" => Some(Self::KubeProxy),
+            _ => None,
+        }
+    }
+}
+
 /// The default destination of an address family.
 pub fn default_of(gateway: IpAddr) -> IpNet {
     match gateway {

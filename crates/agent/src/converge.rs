@@ -1,6 +1,6 @@
 //! The agent's one place for trying again. A [`Converge`] brings one thing on the node to its desired state whenever
 //! something it depends on changes; if that fails it is tried again after a growing delay, or at once when another
-//! change comes. Management port, gateway flows and the node's annotation run this way; nothing else retries.
+//! change comes. The node's ports, gateway flows, services and the node's annotation run this way; nothing else retries.
 
 use std::time::Duration;
 

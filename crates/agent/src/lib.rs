@@ -1,10 +1,11 @@
-//! The node agent: it serves CNI, plugs pods into Open vSwitch, and runs the node's management port and gateway.
+//! The node agent: it serves CNI, plugs pods into Open vSwitch, and runs the node's own ports, its gateway and
+//! the node's side of services.
 //!
 //! ```text
 //! netloom-cni ──► cni (attach, detach, check, status) ──► net     links, addresses, routes, fence
 //!                   │ waits on                       └──► switch  local OVS database
 //!                   └──► southbound  ports of this chassis
-//! management, gateway ── converge ──► the same, whenever something they depend on changes
+//! host_port, gateway, services ── converge ──► the same, whenever something they depend on changes
 //! ```
 //!
 //! It keeps no files: the `external_ids` of OVS interfaces are the record of what is attached, so stopping, killing or
@@ -15,11 +16,12 @@ pub mod cni;
 mod converge;
 pub mod gateway;
 mod health;
-mod management;
+mod host_port;
 pub mod metrics;
 pub mod mirror;
 pub mod net;
 mod node;
+mod services;
 mod southbound;
 pub mod switch;
 
@@ -35,8 +37,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::gateway::annotation::{self, Annotation};
-use crate::management::Management;
+use crate::host_port::{HostPort, Role};
 use crate::node::{Busy, Node, Underlay};
+use crate::services::Services;
+use crate::services::health_check::HealthChecks;
 
 /// What the agent must be told.
 #[derive(Clone, Debug)]
@@ -101,6 +105,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     };
 
     let (kernel, notifications) = net::watch::start()?;
+    let (deletions, nftables) = net::nft::watch_deletions()?;
     let (switch, switch_events) = switch::Switch::start(ovs);
     let (southbound, southbound_events) = southbound::Southbound::start(&options.node, southbound, options.tls.clone());
     let node = Arc::new(Node {
@@ -128,8 +133,11 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let converging = async {
         tokio::join!(
             sweep(&node),
-            converge::converge(Management::new(node.clone(), kernel.clone())),
-            converge::converge(gateway::Gateway::new(node.clone(), options.run_directory())),
+            converge::converge(HostPort::new(node.clone(), Role::Management, kernel.clone())),
+            converge::converge(HostPort::new(node.clone(), Role::Service, kernel.clone())),
+            converge::converge(gateway::Gateway::new(node.clone(), options.run_directory(), kernel.clone())),
+            converge::converge(Services::new(node.clone(), kernel.clone(), deletions)),
+            converge::converge(HealthChecks::new(node.clone())),
             publish(&options, node.clone(), kernel.clone()),
         );
     };
@@ -148,6 +156,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         error = switch_events => Err(error),
         error = southbound_events => Err(error),
         error = notifications => Err(error),
+        error = nftables => Err(error),
     }
 }
 

@@ -47,6 +47,11 @@ impl<S: Reflect> Mirror<S> {
         self.0.subscribe()
     }
 
+    /// Notes something the client does not say.
+    pub fn note(&self, note: impl FnOnce(&mut S)) {
+        self.0.send_modify(note);
+    }
+
     /// Takes over what the client says.
     pub fn apply(&self, event: Event) {
         let database = S::DATABASE;

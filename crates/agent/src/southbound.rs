@@ -1,7 +1,10 @@
-//! The Southbound database as far as it concerns this node: its chassis and the ports bound to it or requested for it,
-//! by a conditional monitor, so that a node's load does not grow with the cluster. CNI waits here for a pod's port.
-//! The condition needs the chassis' identity, which changes when ovn-controller registers anew; it follows that.
+//! The Southbound database as far as it concerns this node: its chassis, the ports bound to it or requested for it, and
+//! the load balancers of gateways, by a conditional monitor, so that a node's load does not grow with the cluster's pods.
+//! CNI waits here for a pod's port. The condition on ports needs the chassis' identity, which changes when
+//! ovn-controller registers anew; it follows that.
 
+pub mod balancer;
+pub mod claim;
 #[cfg(test)]
 mod shared;
 
@@ -12,9 +15,11 @@ use netloom_ovsdb::{Client, Condition, Datum, Events, Function, MonitorTable, Op
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::assignment::{Assignment, AssignmentError};
+use crate::assignment::{Assignment, AssignmentError, ServiceGateway};
 use crate::mirror::{Mirror, Reflect};
 use crate::switch::state::strings;
+use balancer::Balancer;
+use claim::Claim;
 
 /// A logical port of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +28,12 @@ pub struct Binding {
     pub logical_port: String,
     /// What was assigned to it, or why that cannot be used.
     pub assignment: Result<Assignment, AssignmentError>,
+    /// On the node's service port: who serves services here.
+    pub service_gateway: Option<ServiceGateway>,
+    /// On an announcer's port: what it announces.
+    pub claim: Option<Claim>,
+    /// The chassis that has it.
+    chassis: Option<Uuid>,
 }
 
 /// What the Southbound database says about this node.
@@ -34,11 +45,32 @@ pub struct SouthboundState {
     pub disconnected_because: String,
     /// This node's chassis.
     pub chassis: Option<Uuid>,
+    /// Whether the ports of the chassis have been shown: before that, what is not there is only not known yet.
+    pub ports_shown: bool,
     bindings: HashMap<Uuid, Arc<Binding>>,
     by_port: BTreeMap<String, Uuid>,
+    balancers: HashMap<Uuid, Arc<Balancer>>,
+    /// Grows when a balancer comes, goes or changes in what the agent reads of it.
+    pub balancers_revision: u64,
 }
 
 impl SouthboundState {
+    /// The load balancers of gateways.
+    pub fn balancers(&self) -> impl Iterator<Item = &Arc<Balancer>> {
+        self.balancers.values()
+    }
+
+    /// What this chassis has to announce, in a stable order.
+    pub fn claims(&self) -> Vec<Claim> {
+        let ours = self
+            .bindings
+            .values()
+            .filter(|binding| binding.chassis.is_some() && binding.chassis == self.chassis);
+        let mut claims: Vec<Claim> = ours.filter_map(|binding| binding.claim.clone()).collect();
+        claims.sort_unstable();
+        claims
+    }
+
     /// The binding of a logical port.
     pub fn binding(&self, logical_port: &str) -> Option<&Arc<Binding>> {
         self.bindings.get(self.by_port.get(logical_port)?)
@@ -52,6 +84,8 @@ impl Reflect for SouthboundState {
         self.chassis = None;
         self.bindings.clear();
         self.by_port.clear();
+        self.balancers.clear();
+        self.balancers_revision += 1;
     }
 
     fn put(&mut self, table: &str, uuid: Uuid, row: Option<&Row>) {
@@ -71,6 +105,7 @@ impl Reflect for SouthboundState {
                     self.by_port.remove(&binding.logical_port);
                 }
             }
+            ("Load_Balancer", row) => self.put_balancer(uuid, row.and_then(Balancer::parse)),
             _ => {}
         }
     }
@@ -81,11 +116,30 @@ impl Reflect for SouthboundState {
     }
 }
 
+impl SouthboundState {
+    fn put_balancer(&mut self, uuid: Uuid, balancer: Option<Balancer>) {
+        let changed = match balancer {
+            Some(balancer) if self.balancers.get(&uuid).is_some_and(|old| **old == balancer) => false,
+            Some(balancer) => {
+                self.balancers.insert(uuid, Arc::new(balancer));
+                true
+            }
+            None => self.balancers.remove(&uuid).is_some(),
+        };
+        self.balancers_revision += u64::from(changed);
+    }
+}
+
 fn binding_of(row: &Row) -> Binding {
     let mac: Vec<&str> = row.get("mac").map(|mac| mac.strings().collect()).unwrap_or_default();
+    let logical_port = row.get("logical_port").and_then(Datum::as_str).unwrap_or_default().to_owned();
+    let ids = strings(row, "external_ids");
     Binding {
-        logical_port: row.get("logical_port").and_then(Datum::as_str).unwrap_or_default().to_owned(),
-        assignment: Assignment::parse(&mac, &strings(row, "external_ids")),
+        assignment: Assignment::parse(&mac, &ids),
+        service_gateway: ServiceGateway::parse(&ids),
+        claim: Claim::parse(&logical_port, &mac),
+        chassis: row.get("chassis").and_then(Datum::as_uuid),
+        logical_port,
     }
 }
 
@@ -122,6 +176,12 @@ impl Southbound {
                 columns: columns(&["logical_port", "mac", "external_ids", "requested_chassis", "chassis"]),
                 condition: vec![Condition::Constant(false)],
             },
+            MonitorTable {
+                table: "Load_Balancer".to_owned(),
+                columns: columns(&["name", "vips", "options"]),
+                // Those of gateways: the others are many, large, and concern no node's agent.
+                condition: vec![Condition::includes("options", Datum::map([balancer::OF_GATEWAYS]))],
+            },
         ];
         let (client, events) = Client::start(options);
         let southbound = Arc::new(Self {
@@ -139,8 +199,9 @@ impl Southbound {
         info!(%chassis, "watching the ports of this chassis");
         // Not awaited here: it returns when the replica shows the rows, which is our own doing.
         tokio::spawn(async move {
-            if let Err(error) = southbound.client.set_condition("Port_Binding", condition).await {
-                warn!(%error, "cannot watch the ports of this chassis");
+            match southbound.client.set_condition("Port_Binding", condition).await {
+                Ok(()) => southbound.note(|state| state.ports_shown = true),
+                Err(error) => warn!(%error, "cannot watch the ports of this chassis"),
             }
         });
     }

@@ -89,8 +89,7 @@ fn a_restarted_switch_gets_its_flows_and_addresses_back() {
     let pod = world.pod("a", 10);
     world.add(&pod);
     assert!(world.pings(&pod, "172.30.0.1"));
-    world.sh("kill -9 $(cat /run/openvswitch/ovs-vswitchd.pid)
-         ovs-vswitchd --disable-system --detach --no-chdir --log-file --pidfile 2>/dev/null");
+    world.restart_switch();
     world.wait_until(|| world.holds("ovs-ofctl dump-flows br-ex | grep -q 'zone=64000'"));
     world.wait_until(|| world.holds("ip addr show netloom0 | grep -q 10.244.1.2/24"));
     world.wait_until(|| world.pings(&pod, "10.244.1.1"));

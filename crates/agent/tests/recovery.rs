@@ -71,7 +71,7 @@ fn a_port_that_never_comes_is_named_and_nothing_is_left() {
     let pod = world.sandbox("a", 10, "1");
     let error = world.cni("ADD", &pod, "1.0.0", Value::Null).unwrap_err();
     assert_eq!(error["code"], 11, "{error}");
-    assert!(error["msg"].as_str().unwrap().contains("default:a"), "{error}");
+    assert!(error["msg"].as_str().unwrap().contains("default/a"), "{error}");
     assert!(
         error["details"].as_str().unwrap().contains("kubectl -n default describe pod a"),
         "{error}"

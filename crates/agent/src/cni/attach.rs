@@ -18,6 +18,7 @@ use crate::assignment::Assignment;
 use crate::metrics::Stages;
 use crate::net::netlink::LinkChange;
 use crate::net::netns::Netns;
+use crate::net::route::{MAIN, NextHop};
 use crate::net::{fence, offload};
 use crate::node::{INTEGRATION_BRIDGE, Node, veth_name};
 use crate::southbound::SouthboundState;
@@ -247,7 +248,12 @@ async fn configure(node: &Node, netns: &Netns, ifname: &str, assignment: &Assign
         netlink.add_address(link.index, *address).await?;
     }
     for (destination, gateway) in assignment.default_routes() {
-        netlink.replace_route(link.index, destination, gateway).await?;
+        let next = NextHop {
+            index: link.index,
+            gateway,
+            onlink: false,
+        };
+        netlink.replace_route(MAIN, destination, next).await?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use super::request::{Pod, Request};
 use super::result::disagreement;
 use crate::assignment::Assignment;
 use crate::net::netns::Netns;
+use crate::net::route::MAIN;
 use crate::node::{Node, veth_name};
 use crate::switch::GRACE;
 use crate::switch::state::ids;
@@ -64,7 +65,8 @@ async fn check_pod(request: &Request, assignment: &Assignment, mtu: u32) -> Resu
     let netns = Netns::open(path)
         .await
         .map_err(|error| CniError::new(Code::Interface, error.to_string()))?;
-    let (link, addresses, routes) = tokio::try_join!(netns.netlink.link(ifname), netns.netlink.addresses(), netns.netlink.routes())?;
+    let netlink = &netns.netlink;
+    let (link, addresses, routes) = tokio::try_join!(netlink.link(ifname), netlink.addresses(), netlink.routes(MAIN))?;
     let Some(link) = link else {
         return wrong(Code::Interface, format!("interface {ifname} is missing in {}", path.display()));
     };

@@ -82,7 +82,7 @@ pub struct Pod {
 impl Pod {
     /// The name of the pod's logical port.
     pub fn port(&self) -> String {
-        format!("{}:{}", self.namespace, self.name)
+        format!("{}/{}", self.namespace, self.name)
     }
 }
 
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_pod_is_identified() {
         let pod = request(|_| {}).unwrap().pod().unwrap();
-        assert_eq!((pod.port().as_str(), pod.uid.as_deref()), ("default:web-0", Some("u1")));
+        assert_eq!((pod.port().as_str(), pod.uid.as_deref()), ("default/web-0", Some("u1")));
     }
 
     #[test]

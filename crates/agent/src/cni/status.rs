@@ -2,13 +2,13 @@
 //! never blocks; every "no" says what is missing.
 
 use super::error::{CniError, Code};
-use crate::management;
+use crate::host_port::Role;
 use crate::node::{INTEGRATION_BRIDGE, Node};
 
 /// Whether pods can be attached; the error says why not.
 pub fn status(node: &Node) -> Result<(), CniError> {
     let unavailable = |message: String| Err(CniError::new(Code::NotAvailable, message));
-    let port = management::port_of(&node.name);
+    let port = Role::Management.port_of(&node.name);
     let missing = node.switch.read(|state| {
         if !state.connected {
             return Some(format!(

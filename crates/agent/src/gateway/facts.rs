@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::net::NetError;
 use crate::net::netlink::Netlink;
+use crate::net::route::MAIN;
 
 /// The node's uplink, as the annotation `netloom.io/gateway` says it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,7 +27,7 @@ impl Facts {
     pub async fn read(netlink: &Netlink, bridge: &str) -> Result<Option<Self>, NetError> {
         let Some(link) = netlink.link(bridge).await? else { return Ok(None) };
         let Some(mac) = link.mac else { return Ok(None) };
-        let (addresses, routes) = tokio::try_join!(netlink.addresses(), netlink.routes())?;
+        let (addresses, routes) = tokio::try_join!(netlink.addresses(), netlink.routes(MAIN))?;
         // Sorted, so that the same facts are always the same text.
         let mut addresses: Vec<IpNet> = addresses
             .into_iter()

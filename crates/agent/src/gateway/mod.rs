@@ -1,70 +1,156 @@
-//! The node's gateway: the flows of br-ex that let the node and OVN's gateway router share one address, and the facts
-//! about that address which the controller needs. Flows are replaced as a whole, atomically, when the bridge's ports
-//! change and when vswitchd was restarted; until the first time, br-ex switches normally and the host is reachable.
+//! The node's gateway: the flows of br-ex that let the node, OVN's gateway router and services share one wire, and the
+//! facts about the node's address which the controller needs. Flows are replaced as a whole, atomically, when the
+//! bridge's ports or the node's addresses change and when vswitchd was restarted; a service or an announced MAC that
+//! comes or goes changes only its own flows. Until the first time, br-ex switches normally and the host is reachable.
 
 pub mod annotation;
+mod announcement;
 pub mod facts;
 pub mod flows;
+mod openflow;
 mod restart;
 
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
 use tokio::sync::watch;
 use tracing::info;
 
+use crate::assignment::Mac;
 use crate::converge::Converge;
+use crate::host_port::Role;
 use crate::node::{INTEGRATION_BRIDGE, Node};
+use crate::services::offer::{Terms, Vips};
+use crate::southbound::claim::Claim;
+use crate::southbound::{Binding, SouthboundState};
 use crate::switch::SwitchState;
-use flows::{Ports, flows};
+use announcement::announce;
+use facts::Facts;
+use flows::{Base, Entries, Ports};
 use restart::SocketWatch;
 
 /// The bridge with the node's uplink.
 pub const EXTERNAL_BRIDGE: &str = "br-ex";
+/// The patch port that ovn-controller makes on br-ex for the switch of announcers.
+const ANNOUNCE_PATCH: &str = "patch-uplink_announce-to-br-int";
 
-/// Keeps the flows of br-ex as they should be.
+/// Keeps the flows of br-ex as they should be, and announces what has come here.
 pub struct Gateway {
     node: Arc<Node>,
     run_directory: PathBuf,
     switch: watch::Receiver<SwitchState>,
+    southbound: watch::Receiver<SouthboundState>,
+    kernel: watch::Receiver<u64>,
     restarts: Option<SocketWatch>,
     seen: Option<Inputs>,
-    programmed: Option<Inputs>,
+    programmed: Option<Programmed>,
+    announced: Vec<Claim>,
 }
 
-/// What the flows depend on: the ports, and what makes the switch forget flows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What wakes the gateway: everything its flows depend on, and what makes the switch forget flows.
+#[derive(Clone, Debug, PartialEq)]
 struct Inputs {
+    known: bool,
     ports: Option<Ports>,
+    flow_policy: String,
+    service_port: Option<Arc<Binding>>,
+    balancers: u64,
+    claims: Vec<Claim>,
+    kernel: u64,
+}
+
+/// What the switch was told.
+struct Programmed {
+    base: Base,
+    entries: Entries,
     flow_policy: String,
 }
 
 impl Gateway {
-    /// `run_directory` is where vswitchd has its management sockets.
-    pub fn new(node: Arc<Node>, run_directory: PathBuf) -> Self {
-        let switch = node.switch.changes();
+    /// `run_directory` is where vswitchd has its management sockets; `kernel` tells of changed addresses.
+    pub fn new(node: Arc<Node>, run_directory: PathBuf, kernel: watch::Receiver<u64>) -> Self {
+        let (switch, southbound) = (node.switch.changes(), node.southbound.changes());
         Self {
             node,
             run_directory,
             switch,
+            southbound,
+            kernel,
             restarts: None,
             seen: None,
             programmed: None,
+            announced: Vec::new(),
         }
     }
 
     fn inputs(&self) -> Inputs {
-        self.node.switch.read(|state| Inputs {
-            ports: find_ports(state),
-            flow_policy: state
-                .bridge(EXTERNAL_BRIDGE)
-                .map(|(_, bridge)| bridge.flow_policy.clone())
-                .unwrap_or_default(),
+        let port = Role::Service.port_of(&self.node.name);
+        let (ports, flow_policy) = self.node.switch.read(|state| {
+            let policy = state.bridge(EXTERNAL_BRIDGE).map(|(_, bridge)| bridge.flow_policy.clone());
+            (find_ports(state), policy.unwrap_or_default())
+        });
+        let kernel = *self.kernel.borrow();
+        self.node.southbound.read(|state| Inputs {
+            known: state.ports_shown,
+            ports,
+            flow_policy,
+            service_port: state.binding(&port).cloned(),
+            balancers: state.balancers_revision,
+            claims: state.claims(),
+            kernel,
         })
+    }
+
+    /// Tells the switch the difference to what it was told last; everything if the base of all flows is another.
+    async fn program(&mut self, target: &str, base: Base, entries: Entries, flow_policy: String) -> anyhow::Result<()> {
+        // Taken, so that after a failure everything is told: nobody knows what is there then.
+        match self.programmed.take() {
+            Some(old) if old.base == base && old.flow_policy == flow_policy => {
+                let (removed, added) = (old.entries.without(&entries), entries.without(&old.entries));
+                if !removed.is_empty() || !added.is_empty() {
+                    openflow::change(target, &flows::change(&base, &removed, &added)).await?;
+                    info!(
+                        bridge = EXTERNAL_BRIDGE,
+                        removed = removed.vips.len(),
+                        added = added.vips.len(),
+                        claimed = added.claimed.len(),
+                        "gateway flows changed"
+                    );
+                }
+            }
+            _ => {
+                openflow::replace(target, &flows::all(&base, &entries)).await?;
+                info!(
+                    bridge = EXTERNAL_BRIDGE,
+                    uplink = base.ports.uplink,
+                    patch = base.ports.patch,
+                    announce = base.ports.announce,
+                    services = entries.vips.len(),
+                    "gateway flows replaced"
+                );
+            }
+        }
+        self.programmed = Some(Programmed {
+            base,
+            entries,
+            flow_policy,
+        });
+        Ok(())
+    }
+
+    /// Announces what was claimed since the last time, now that frames for it are let in.
+    async fn announce(&mut self, claims: Vec<Claim>) -> anyhow::Result<()> {
+        if claims.iter().any(|claim| !self.announced.contains(claim)) {
+            let Some(link) = self.node.netlink.link(EXTERNAL_BRIDGE).await? else {
+                return Ok(());
+            };
+            for claim in claims.iter().filter(|claim| !self.announced.contains(claim)) {
+                announce(link.index, claim)?;
+                info!(mac = %claim.mac, addresses = ?claim.addresses, "announced");
+            }
+        }
+        self.announced = claims;
+        Ok(())
     }
 }
 
@@ -84,17 +170,19 @@ impl Converge for Gateway {
                     None => std::future::pending().await,
                 }
             };
-            tokio::select! {
-                changed = self.switch.changed() => {
-                    if changed.is_err() {
-                        std::future::pending::<()>().await;
-                    }
-                }
+            let changed = tokio::select! {
+                changed = self.switch.changed() => changed,
+                changed = self.southbound.changed() => changed,
+                changed = self.kernel.changed() => changed,
                 () = restarted => {
                     // A new vswitchd starts with an empty table, whatever we remember.
                     self.programmed = None;
                     return;
                 }
+            };
+            // The senders live as long as the process; a closed channel only means that it is ending.
+            if changed.is_err() {
+                std::future::pending::<()>().await;
             }
         }
     }
@@ -105,23 +193,34 @@ impl Converge for Gateway {
             self.restarts = Some(SocketWatch::new(&self.run_directory, &socket)?);
         }
         let inputs = self.inputs();
-        let Some(ports) = inputs.ports.filter(|_| self.programmed.as_ref() != Some(&inputs)) else {
+        // An agent that has just started would take away what services need until it knows of them.
+        let Some(ports) = inputs.ports.filter(|_| inputs.known) else {
             return Ok(());
         };
-        replace_flows(&format!("unix:{}", self.run_directory.join(socket).display()), &flows(ports)).await?;
-        info!(
-            bridge = EXTERNAL_BRIDGE,
-            uplink = ports.uplink,
-            patch = ports.patch,
-            "gateway flows replaced"
-        );
-        self.programmed = Some(inputs);
-        Ok(())
+        let facts = Facts::read(&self.node.netlink, EXTERNAL_BRIDGE).await?;
+        let mac: Option<Mac> = facts.as_ref().and_then(|facts| facts.mac.parse().ok());
+        let addresses = facts.iter().flat_map(|facts| &facts.addresses);
+        let terms = inputs.service_port.as_deref().and_then(Terms::parse);
+        let base = Base {
+            ports,
+            mac,
+            addresses: addresses.map(|net| net.addr()).collect(),
+            // A binding that is gone for a moment (the chassis registers anew) takes nothing away.
+            terms: terms.or_else(|| self.programmed.as_ref()?.base.terms.clone()),
+        };
+        let vips = |terms| self.node.southbound.read(|state| Vips::read(state, terms));
+        let entries = Entries {
+            vips: base.terms.as_ref().map(vips).unwrap_or_default(),
+            claimed: inputs.claims.iter().map(|claim| claim.mac).collect(),
+        };
+        let target = format!("unix:{}", self.run_directory.join(socket).display());
+        self.program(&target, base, entries, inputs.flow_policy).await?;
+        self.announce(inputs.claims).await
     }
 }
 
 /// The uplink is the port of br-ex that is neither the bridge itself nor a patch; the patch is the one whose peer is
-/// on br-int, whatever ovn-controller chose to call it.
+/// on br-int, whatever ovn-controller chose to call it, unless it is the announcers'.
 fn find_ports(state: &SwitchState) -> Option<Ports> {
     let (_, external) = state.bridge(EXTERNAL_BRIDGE)?;
     let number = |ofport: Option<i64>| ofport.and_then(|ofport| u32::try_from(ofport).ok()).filter(|ofport| *ofport > 0);
@@ -129,40 +228,22 @@ fn find_ports(state: &SwitchState) -> Option<Ports> {
         .bridge(INTEGRATION_BRIDGE)
         .map(|(_, bridge)| state.interfaces_of(bridge).map(|interface| interface.name.as_str()).collect())
         .unwrap_or_default();
-    let (mut uplink, mut patch) = (None, None);
+    let (mut uplink, mut patch, mut announce) = (None, None, None);
     for interface in state.interfaces_of(external) {
         let ofport = number(interface.ofport);
         match interface.kind.as_str() {
             "internal" => {}
-            "patch" if interface.peer.as_deref().is_some_and(|peer| integration.contains(&peer)) => {
-                patch = patch.min(ofport).or(ofport);
-            }
-            "patch" => {}
+            "patch" if !interface.peer.as_deref().is_some_and(|peer| integration.contains(&peer)) => {}
+            "patch" if interface.name == ANNOUNCE_PATCH => announce = ofport,
+            "patch" => patch = patch.min(ofport).or(ofport),
             _ => uplink = uplink.min(ofport).or(ofport),
         }
     }
-    Some(Ports { uplink: uplink?, patch })
-}
-
-async fn replace_flows(target: &str, flows: &str) -> anyhow::Result<()> {
-    let run = async {
-        let mut child = Command::new("ovs-ofctl")
-            .args(["--bundle", "replace-flows", target, "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(flows.as_bytes()).await?;
-        }
-        child.wait_with_output().await
-    };
-    let output = run.await.context("run ovs-ofctl")?;
-    if !output.status.success() {
-        bail!("replace the flows of {target}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
+    Some(Ports {
+        uplink: uplink?,
+        patch,
+        announce,
+    })
 }
 
 #[cfg(test)]
@@ -204,11 +285,19 @@ mod tests {
                 ("eth0", "", 3, ""),
                 ("p1", "patch", 5, "p2"),
                 ("q1", "patch", 4, "q2"),
+                (ANNOUNCE_PATCH, "patch", 2, "a2"),
             ],
         );
-        assert_eq!(find_ports(&state), Some(Ports { uplink: 3, patch: None }));
-        bridge(&mut state, "br-int", &[("p2", "patch", 1, "p1")]);
-        assert_eq!(find_ports(&state), Some(Ports { uplink: 3, patch: Some(5) }));
+        let ports = |patch, announce| {
+            Some(Ports {
+                uplink: 3,
+                patch,
+                announce,
+            })
+        };
+        assert_eq!(find_ports(&state), ports(None, None));
+        bridge(&mut state, "br-int", &[("p2", "patch", 1, "p1"), ("a2", "patch", 2, "a1")]);
+        assert_eq!(find_ports(&state), ports(Some(5), Some(2)));
     }
 
     #[test]

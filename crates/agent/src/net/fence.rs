@@ -2,16 +2,11 @@
 //! answers ARP for the node, which ruins connections between pod and node. A `netdev` ingress chain with policy drop
 //! keeps the stack out while OVS still gets its copy. Used only when br-int is a `netdev` bridge; one chain per device.
 
-use std::process::Stdio;
-
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
-
-use super::NetError;
+use super::{NetError, nft};
 
 /// Keeps the kernel's stack off `device`.
 pub async fn raise(device: &str) -> Result<(), NetError> {
-    nft(format!("fence {device}"), raise_script(device)).await
+    nft::run(format!("fence {device}"), raise_script(device)).await
 }
 
 /// Removes the fences of `devices`; those that have none are fine.
@@ -19,7 +14,7 @@ pub async fn lower(devices: &[String]) -> Result<(), NetError> {
     if devices.is_empty() {
         return Ok(());
     }
-    nft(format!("remove the fence of {}", devices.join(", ")), lower_script(devices)).await
+    nft::run(format!("remove the fence of {}", devices.join(", ")), lower_script(devices)).await
 }
 
 fn raise_script(device: &str) -> String {
@@ -38,30 +33,6 @@ fn lower_script(devices: &[String]) -> String {
         ));
     }
     script
-}
-
-async fn nft(operation: String, script: String) -> Result<(), NetError> {
-    let run = async {
-        let mut child = Command::new("nft")
-            .args(["-f", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(script.as_bytes()).await?;
-        }
-        child.wait_with_output().await
-    };
-    let output = run.await.map_err(NetError::io(format!("{operation} (is nft installed?)")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(NetError::Nft {
-        operation,
-        output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-    })
 }
 
 #[cfg(test)]

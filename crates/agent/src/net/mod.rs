@@ -1,10 +1,13 @@
-//! The kernel's side of an attachment: links, addresses and routes by netlink, the pod's namespace, checksum
-//! offload, and the nftables fence of the userspace datapath. Nothing here knows CNI, OVN or Kubernetes.
+//! The kernel's side of the node: links, addresses, routes and rules by netlink, device settings, nftables, a pod's
+//! namespace, checksum offload, and the fence of the userspace datapath. Nothing here knows CNI, OVN or Kubernetes.
 
 pub mod fence;
 pub mod netlink;
 pub mod netns;
+pub mod nft;
 pub mod offload;
+pub mod route;
+pub mod sysctl;
 pub mod watch;
 
 /// A kernel operation that failed; the text names the operation and the object, and already says the cause, which is

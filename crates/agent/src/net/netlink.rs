@@ -1,8 +1,7 @@
-//! Links, addresses and routes of one network namespace. A [`Netlink`] belongs to the namespace its socket was opened
-//! in, whichever thread uses it later: the pod's and the host's are the same type. Everything that changes state is
-//! safe to repeat.
+//! Links and addresses of one network namespace ([`route`](super::route) has its routes). A [`Netlink`] belongs to the
+//! namespace its socket was opened in, whichever thread uses it later: the pod's and the host's are the same type.
+//! Everything that changes state is safe to repeat.
 
-use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -11,13 +10,12 @@ use ipnet::IpNet;
 use nix::libc;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressScope};
 use rtnetlink::packet_route::link::{AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkMessage};
-use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType};
 use rtnetlink::sys::TokioSocket;
-use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth};
 use tokio::sync::Mutex;
 
 use super::NetError;
-use crate::assignment::{Mac, default_of};
+use crate::assignment::Mac;
 
 /// A link as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,21 +58,10 @@ pub struct Address {
     pub global: bool,
 }
 
-/// A unicast route of the main table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// Index of the outgoing link.
-    pub index: u32,
-    /// Where it leads.
-    pub destination: IpNet,
-    /// The next hop; none for a connected network.
-    pub gateway: Option<IpAddr>,
-}
-
 /// A netlink socket bound to one namespace.
 #[derive(Clone, Debug)]
 pub struct Netlink {
-    handle: Handle,
+    pub(super) handle: Handle,
     /// The kernel runs one dump per socket at a time and answers a second one with "busy".
     dumping: Arc<Mutex<()>>,
 }
@@ -102,7 +89,11 @@ impl Netlink {
     }
 
     /// Runs one dump at a time, each to its end even if nobody waits for it any more.
-    async fn dump<T, S>(&self, operation: &'static str, request: impl FnOnce(Handle) -> S + Send + 'static) -> Result<Vec<T>, NetError>
+    pub(super) async fn dump<T, S>(
+        &self,
+        operation: &'static str,
+        request: impl FnOnce(Handle) -> S + Send + 'static,
+    ) -> Result<Vec<T>, NetError>
     where
         T: Send + 'static,
         S: Stream<Item = Result<T, rtnetlink::Error>> + Send + 'static,
@@ -227,6 +218,16 @@ impl Netlink {
             .map_err(NetError::netlink(format!("add address {address} to link {index}")))
     }
 
+    /// Adds an address that nobody is to use, on this link or beyond; having it already is fine.
+    pub async fn add_link_address(&self, index: u32, address: IpNet) -> Result<(), NetError> {
+        let mut request = self.handle.address().add(index, address.addr(), address.prefix_len()).replace();
+        request.message_mut().header.scope = AddressScope::Link;
+        request
+            .execute()
+            .await
+            .map_err(NetError::netlink(format!("add address {address} to link {index}")))
+    }
+
     /// Removes an address; not having it is fine.
     pub async fn delete_address(&self, index: u32, address: IpNet) -> Result<(), NetError> {
         let mut request = self.handle.address().add(index, address.addr(), address.prefix_len());
@@ -235,59 +236,10 @@ impl Netlink {
         let operation = format!("remove address {address} from link {index}");
         absent(done.map(Some).map_err(NetError::netlink(operation))).map(drop)
     }
-
-    /// The unicast routes of the main table, both families.
-    pub async fn routes(&self) -> Result<Vec<Route>, NetError> {
-        let mut routes = Vec::new();
-        for family in [
-            RouteMessageBuilder::<std::net::Ipv4Addr>::new().build(),
-            RouteMessageBuilder::<std::net::Ipv6Addr>::new().build(),
-        ] {
-            let messages = self.dump("list routes", |handle| handle.route().get(family).execute()).await?;
-            routes.extend(messages.iter().filter_map(route_of));
-        }
-        Ok(routes)
-    }
-
-    /// Sets the route to `destination` through `gateway`, replacing another one to the same destination.
-    pub async fn replace_route(&self, index: u32, destination: IpNet, gateway: IpAddr) -> Result<(), NetError> {
-        let operation = format!("set the route to {destination} via {gateway}");
-        let message = route_message(index, destination, gateway).map_err(|text| NetError::Io {
-            operation: operation.clone(),
-            cause: std::io::Error::other(text),
-        })?;
-        self.handle
-            .route()
-            .add(message)
-            .replace()
-            .execute()
-            .await
-            .map_err(NetError::netlink(operation))
-    }
-
-    /// Removes the route to `destination` through `gateway`; not having it is fine.
-    pub async fn delete_route(&self, index: u32, destination: IpNet, gateway: IpAddr) -> Result<(), NetError> {
-        let operation = format!("remove the route to {destination} via {gateway}");
-        let message = route_message(index, destination, gateway).map_err(|text| NetError::Io {
-            operation: operation.clone(),
-            cause: std::io::Error::other(text),
-        })?;
-        let done = self.handle.route().del(message).execute().await;
-        absent(done.map(Some).map_err(NetError::netlink(operation))).map(drop)
-    }
-}
-
-fn route_message(index: u32, destination: IpNet, gateway: IpAddr) -> Result<RouteMessage, String> {
-    RouteMessageBuilder::<IpAddr>::new()
-        .output_interface(index)
-        .destination_prefix(destination.network(), destination.prefix_len())
-        .and_then(|builder| builder.gateway(gateway))
-        .map(RouteMessageBuilder::build)
-        .map_err(|error| error.to_string())
 }
 
 /// Turns "no such thing" into `None`: absence is an answer, not a failure.
-fn absent<T>(result: Result<Option<T>, NetError>) -> Result<Option<T>, NetError> {
+pub(super) fn absent<T>(result: Result<Option<T>, NetError>) -> Result<Option<T>, NetError> {
     match result {
         Err(error) if matches!(error.errno(), Some(libc::ENODEV | libc::ESRCH | libc::EADDRNOTAVAIL)) => Ok(None),
         other => other,
@@ -314,36 +266,4 @@ pub fn link_of(message: &LinkMessage) -> Link {
         }
     }
     link
-}
-
-fn route_of(message: &RouteMessage) -> Option<Route> {
-    if message.header.table != RouteHeader::RT_TABLE_MAIN || message.header.kind != RouteType::Unicast {
-        return None;
-    }
-    let (mut index, mut destination, mut gateway) = (0, None, None);
-    for attribute in &message.attributes {
-        match attribute {
-            RouteAttribute::Oif(oif) => index = *oif,
-            RouteAttribute::Destination(address) => destination = ip_of(address),
-            RouteAttribute::Gateway(address) => gateway = ip_of(address),
-            _ => {}
-        }
-    }
-    let destination = match destination {
-        Some(address) => IpNet::new(address, message.header.destination_prefix_length).ok()?,
-        None => default_of(gateway?),
-    };
-    Some(Route {
-        index,
-        destination,
-        gateway,
-    })
-}
-
-fn ip_of(address: &RouteAddress) -> Option<IpAddr> {
-    match address {
-        RouteAddress::Inet(address) => Some(IpAddr::V4(*address)),
-        RouteAddress::Inet6(address) => Some(IpAddr::V6(*address)),
-        _ => None,
-    }
 }

@@ -1,5 +1,5 @@
-//! Netlink notifications of the host, reduced to "something about links, addresses or routes changed". The management
-//! port, the gateway and the underlay's MTU re-read what they need when it ticks. Changes of pods' own veths are left
+//! Netlink notifications of the host, reduced to "something about links, addresses, routes or rules changed". The
+//! node's ports, the gateway and the underlay's MTU re-read what they need when it ticks. Changes of pods' own veths are left
 //! out: they are ours, frequent, and concern nobody else.
 
 use futures::StreamExt;
@@ -24,6 +24,8 @@ pub fn start() -> Result<(watch::Receiver<u64>, impl Future<Output = anyhow::Err
         MulticastGroup::Ipv6Ifaddr,
         MulticastGroup::Ipv4Route,
         MulticastGroup::Ipv6Route,
+        MulticastGroup::Ipv4Rule,
+        MulticastGroup::Ipv6Rule,
     ])
     .map_err(NetError::io("subscribe to netlink notifications"))?;
     let (ticks, receiver) = watch::channel(0);

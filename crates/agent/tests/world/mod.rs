@@ -2,6 +2,8 @@
 //! controller. A test describes pods and looks at packets. Everything lives in one PID namespace and ends with it.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod services;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -58,7 +60,7 @@ impl Pod {
     }
 
     pub fn port(&self) -> String {
-        format!("default:{}", self.name)
+        format!("default/{}", self.name)
     }
 }
 
@@ -87,11 +89,13 @@ fn programs() -> PathBuf {
                 ["-p", "netloom-cni", "--bins"].as_slice(),
                 &["-p", "netloom-agent", "--example", "agent"],
             ] {
-                let status = Command::new(env!("CARGO"))
-                    .args(["build", "--quiet"])
-                    .args(program)
-                    .status()
-                    .unwrap();
+                let mut build = Command::new(env!("CARGO"));
+                // What cargo tells a test about its own package would make it build some dependencies anew.
+                for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+                {
+                    build.env_remove(name);
+                }
+                let status = build.args(["build", "--quiet"]).args(program).status().unwrap();
                 assert!(status.success(), "cannot build {program:?}");
             }
             build_directory()
@@ -400,6 +404,13 @@ impl World {
         assert!(self.in_pod(pod, &format!("nc -z -w 2 {address} 9000")), "TCP to the outside");
         self.wait_until(|| self.holds("grep -q received /tmp/seen"));
         self.sh("cat /tmp/seen")
+    }
+
+    /// Kills vswitchd and starts it again. Nobody reaps it here: it is gone once it is a zombie.
+    pub fn restart_switch(&self) {
+        self.sh("kill -9 $(cat /run/openvswitch/ovs-vswitchd.pid)");
+        self.wait_until(|| self.holds("grep -q '^State:.Z' /proc/$(cat /run/openvswitch/ovs-vswitchd.pid)/status"));
+        self.sh("ovs-vswitchd --disable-system --detach --no-chdir --log-file --pidfile 2>/dev/null");
     }
 
     /// Looks again until something holds that nothing notifies a test of; fails after twenty seconds.

@@ -1,0 +1,199 @@
+//! Services on the host itself: its nftables table, and the routing of packets to external addresses into the service
+//! port. Only single addresses and ports of services are led there, by a mark: a route for a whole address would cut the
+//! host off from it if somebody gave a service the address of another node. Table and routes are the agent's own;
+//! nothing else on the host is touched.
+
+pub mod health_check;
+pub mod offer;
+mod table;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::assignment::{ServiceGateway, default_of};
+use crate::converge::Converge;
+use crate::host_port::Role;
+use crate::net::route::{MarkRule, NextHop};
+use crate::net::{nft, sysctl};
+use crate::node::Node;
+use crate::southbound::{Binding, SouthboundState};
+use offer::{Terms, Vips};
+
+/// The nftables table.
+const TABLE: &str = "inet netloom";
+/// The mark of packets from the host to external addresses of services; set and removed within the host.
+const MARK: u32 = 0x1000;
+/// Sends them to a route table of their own.
+const RULE: MarkRule = MarkRule {
+    mark: MARK,
+    table: 0x6c6f,
+    priority: 1000,
+};
+
+/// Keeps the host's side of services as it should be.
+pub struct Services {
+    node: Arc<Node>,
+    southbound: watch::Receiver<SouthboundState>,
+    kernel: watch::Receiver<u64>,
+    deletions: watch::Receiver<u64>,
+    seen: Option<Inputs>,
+    checked: u64,
+    programmed: Option<(Terms, Vips)>,
+    warned: bool,
+}
+
+#[derive(PartialEq)]
+struct Inputs {
+    binding: Option<Arc<Binding>>,
+    balancers: u64,
+    kernel: u64,
+    deletions: u64,
+}
+
+impl Services {
+    /// Watches the Southbound database, through `kernel` the host's links, routes and rules, and through `deletions` its
+    /// nftables.
+    pub fn new(node: Arc<Node>, kernel: watch::Receiver<u64>, deletions: watch::Receiver<u64>) -> Self {
+        let southbound = node.southbound.changes();
+        Self {
+            node,
+            southbound,
+            kernel,
+            deletions,
+            seen: None,
+            checked: 0,
+            programmed: None,
+            warned: false,
+        }
+    }
+
+    fn inputs(&self) -> Inputs {
+        let port = Role::Service.port_of(&self.node.name);
+        let (kernel, deletions) = (*self.kernel.borrow(), *self.deletions.borrow());
+        self.node.southbound.read(|state| Inputs {
+            binding: state.binding(&port).cloned(),
+            balancers: state.balancers_revision,
+            kernel,
+            deletions,
+        })
+    }
+
+    /// Writes the difference to what was written last; everything if that is not known, or the terms are others.
+    async fn set_table(&mut self, terms: &Terms, vips: Vips) -> anyhow::Result<()> {
+        let deletions = *self.deletions.borrow();
+        if self.checked != deletions {
+            // Mostly our own: replacing the table deletes the old one.
+            if !nft::has_table(TABLE).await? {
+                self.programmed = None;
+            }
+            self.checked = deletions;
+        }
+        // Taken, so that after a failure everything is written: nobody knows what is there then.
+        match self.programmed.take() {
+            Some((old_terms, old)) if old_terms == *terms => {
+                let (removed, added) = (old.without(&vips), vips.without(&old));
+                if !removed.is_empty() || !added.is_empty() {
+                    nft::run("change the addresses of services", table::change(&removed, &added)).await?;
+                    info!(
+                        removed = removed.len(),
+                        added = added.len(),
+                        "addresses of services changed on the host"
+                    );
+                }
+            }
+            _ => {
+                nft::run("write table inet netloom", table::replace(terms, &vips)).await?;
+                info!(gateway = ?terms.gateway, addresses = vips.len(), "services set up on the host");
+            }
+        }
+        self.programmed = Some((terms.clone(), vips));
+        Ok(())
+    }
+
+    /// Routes marked packets out of the service port; with kube-proxy there are none.
+    async fn set_routes(&self, terms: &Terms) -> anyhow::Result<()> {
+        let netlink = &self.node.netlink;
+        let native = terms.gateway == ServiceGateway::Native;
+        for ipv4 in [true, false] {
+            let wanted = native && terms.gateways.iter().any(|gateway| gateway.is_ipv4() == ipv4);
+            match (netlink.has_rule(ipv4, RULE).await?, wanted) {
+                (false, true) => netlink.add_rule(ipv4, RULE).await?,
+                (true, false) => netlink.delete_rule(ipv4, RULE).await?,
+                _ => {}
+            }
+        }
+        // Without the device there are no routes through it either; netlink will tell when it comes back.
+        let Some(link) = netlink.link(Role::Service.device()).await?.filter(|link| link.up) else {
+            return Ok(());
+        };
+        let next = |gateway: IpAddr| NextHop {
+            index: link.index,
+            gateway,
+            onlink: true,
+        };
+        let wanted: &[IpAddr] = if native { &terms.gateways } else { &[] };
+        let routes = netlink.routes(RULE.table).await?;
+        let through = routes.iter().filter(|route| route.index == link.index);
+        let present: Vec<IpAddr> = through.filter_map(|route| route.gateway).collect();
+        for gateway in present.iter().filter(|gateway| !wanted.contains(gateway)) {
+            netlink.delete_route(RULE.table, default_of(*gateway), next(*gateway)).await?;
+        }
+        for gateway in wanted.iter().filter(|gateway| !present.contains(gateway)) {
+            netlink.replace_route(RULE.table, default_of(*gateway), next(*gateway)).await?;
+        }
+        Ok(())
+    }
+
+    /// Says once what the node lacks for pods to use IPv6 node ports: it is the host's own setting, not ours to change.
+    fn check_forwarding(&mut self, terms: &Terms) -> anyhow::Result<()> {
+        if self.warned || terms.address(false).is_none() {
+            return Ok(());
+        }
+        let device = sysctl::read(&format!("ipv6/conf/{}/force_forwarding", Role::Service.device()))?;
+        if device.is_none() && sysctl::read("ipv6/conf/all/forwarding")?.as_deref() == Some("0") {
+            self.warned = true;
+            warn!("this kernel forwards IPv6 only as a whole: set net.ipv6.conf.all.forwarding=1, or pods cannot use IPv6 node ports");
+        }
+        Ok(())
+    }
+}
+
+impl Converge for Services {
+    const NAME: &'static str = "services";
+
+    async fn woken(&mut self) {
+        loop {
+            let inputs = self.inputs();
+            if self.seen.as_ref() != Some(&inputs) {
+                self.seen = Some(inputs);
+                return;
+            }
+            let changed = tokio::select! {
+                changed = self.southbound.changed() => changed,
+                changed = self.kernel.changed() => changed,
+                changed = self.deletions.changed() => changed,
+            };
+            // The senders live as long as the process; a closed channel only means that it is ending.
+            if changed.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    async fn apply(&mut self) -> anyhow::Result<()> {
+        let name = &self.node.name;
+        let offer = self.node.southbound.read(|state| {
+            let terms = Terms::read(state, name)?;
+            let vips = Vips::read(state, &terms);
+            Some((terms, vips))
+        });
+        // Not assigned, or the databases are away: what is there stays as it is.
+        let Some((terms, vips)) = offer else { return Ok(()) };
+        self.check_forwarding(&terms)?;
+        self.set_table(&terms, vips).await?;
+        self.set_routes(&terms).await
+    }
+}

@@ -1,0 +1,114 @@
+//! What this node has to offer of services, from the Southbound's point of view: the terms its service port's binding
+//! sets, and the addresses and ports the gateways' load balancers serve. Pure; nftables and the flows of br-ex are both
+//! made from it, and compare it with what they made before.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use crate::assignment::ServiceGateway;
+use crate::host_port::Role;
+use crate::southbound::balancer::Vip;
+use crate::southbound::{Binding, SouthboundState};
+
+/// What the service port's binding says. Changes rarely, and everything is made anew when it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Who serves services here.
+    pub gateway: ServiceGateway,
+    /// The node's addresses in front of services, one per family; no device has them.
+    pub addresses: Vec<IpAddr>,
+    /// The routers to services, one per family.
+    pub gateways: Vec<IpAddr>,
+    /// The addresses that stand for any node's own where node ports are served, one per family.
+    pub node_port_addresses: Vec<IpAddr>,
+}
+
+impl Terms {
+    /// Reads the binding of the service port; none if it is not complete.
+    pub fn parse(binding: &Binding) -> Option<Self> {
+        let assignment = binding.assignment.as_ref().ok()?;
+        // Whole ranges are those of services; single addresses are where node ports are served.
+        let single = assignment
+            .routes
+            .iter()
+            .filter(|route| route.prefix_len() == route.max_prefix_len());
+        Some(Self {
+            gateway: binding.service_gateway?,
+            addresses: assignment.addresses.iter().map(|net| net.addr()).collect(),
+            gateways: assignment.gateways.clone(),
+            node_port_addresses: single.map(|route| route.addr()).collect(),
+        })
+    }
+
+    /// Reads them for this node.
+    pub fn read(state: &SouthboundState, node: &str) -> Option<Self> {
+        Self::parse(state.binding(&Role::Service.port_of(node))?)
+    }
+
+    /// The node-port address of a family.
+    pub fn node_port_address(&self, ipv4: bool) -> Option<IpAddr> {
+        of_family(&self.node_port_addresses, ipv4)
+    }
+
+    /// The node's address in front of services.
+    pub fn address(&self, ipv4: bool) -> Option<IpAddr> {
+        of_family(&self.addresses, ipv4)
+    }
+}
+
+/// The first address of a family.
+pub fn of_family(addresses: &[IpAddr], ipv4: bool) -> Option<IpAddr> {
+    addresses.iter().copied().find(|address| address.is_ipv4() == ipv4)
+}
+
+/// The addresses and ports served at gateways.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vips {
+    /// Those on a node-port address.
+    pub node_ports: BTreeSet<Vip>,
+    /// Those on addresses of the world outside.
+    pub external: BTreeSet<Vip>,
+    /// Those this node reaches by its own switch: the external ones, and node ports of nodes whose own backends are meant.
+    pub routed: BTreeSet<Vip>,
+}
+
+impl Vips {
+    /// What the load balancers serve under these terms; nothing if it is not OVN that serves.
+    pub fn read(state: &SouthboundState, terms: &Terms) -> Self {
+        let mut vips = Self::default();
+        if terms.gateway == ServiceGateway::Native {
+            for balancer in state.balancers() {
+                for vip in &balancer.vips {
+                    if terms.node_port_addresses.contains(&vip.address) {
+                        vips.node_ports.insert(*vip);
+                        let same_family = balancer.node_addresses.iter().filter(|ip| ip.is_ipv4() == vip.address.is_ipv4());
+                        vips.routed.extend(same_family.map(|address| Vip { address: *address, ..*vip }));
+                    } else {
+                        vips.external.insert(*vip);
+                        vips.routed.insert(*vip);
+                    }
+                }
+            }
+        }
+        vips
+    }
+
+    /// What is here and not in `other`.
+    pub fn without(&self, other: &Self) -> Self {
+        Self {
+            node_ports: self.node_ports.difference(&other.node_ports).copied().collect(),
+            external: self.external.difference(&other.external).copied().collect(),
+            routed: self.routed.difference(&other.routed).copied().collect(),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.node_ports.len() + self.external.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0 && self.routed.is_empty()
+    }
+}

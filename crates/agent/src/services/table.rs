@@ -1,0 +1,215 @@
+//! The nftables table `inet netloom` as text. In native mode it leads what the host sends to services, and what reaches
+//! the host for a node port, out of the service port; with kube-proxy it makes answers to what pods send to services
+//! come back to the host. Pure: terms and addresses in, a script of one transaction out.
+
+use std::fmt::Write;
+
+use super::MARK;
+use super::offer::{Terms, Vips};
+use crate::assignment::ServiceGateway;
+use crate::gateway::EXTERNAL_BRIDGE;
+use crate::host_port::Role;
+use crate::southbound::balancer::Vip;
+
+const FAMILIES: [bool; 2] = [true, false];
+
+/// Replaces the table, whatever it was.
+pub fn replace(terms: &Terms, vips: &Vips) -> String {
+    let mut script = String::from("add table inet netloom\ndelete table inet netloom\ntable inet netloom {\n");
+    match terms.gateway {
+        ServiceGateway::Native => native(&mut script, terms),
+        ServiceGateway::KubeProxy => kube_proxy(&mut script, terms),
+    }
+    script.push_str("}\n");
+    script + &elements("add", vips)
+}
+
+/// Changes the elements of a table that [`replace`] made.
+pub fn change(removed: &Vips, added: &Vips) -> String {
+    elements("delete", removed) + &elements("add", added)
+}
+
+fn native(script: &mut String, terms: &Terms) {
+    let service = Role::Service.device();
+    let mut rules = Rules::default();
+    for ipv4 in FAMILIES {
+        let (number, family) = names(ipv4);
+        let kind = if ipv4 { "ipv4_addr" } else { "ipv6_addr" };
+        let _ = writeln!(script, "  set node-ports{number} {{ type inet_proto . inet_service; }}");
+        let _ = writeln!(script, "  set external{number} {{ type {kind} . inet_proto . inet_service; }}");
+        if let Some(address) = terms.node_port_address(ipv4) {
+            // Loopback traffic cannot leave the host.
+            let own = if ipv4 { "127.0.0.0/8" } else { "::1" };
+            rules.translate += &format!(
+                "    {family} daddr != {own} fib daddr type local meta l4proto . th dport @node-ports{number} dnat {family} to {address}\n"
+            );
+        }
+        if let Some(address) = terms.address(ipv4) {
+            rules.mark += &format!("    {family} daddr . meta l4proto . th dport @external{number} meta mark set meta mark or {MARK:#x}\n");
+            rules.source += &format!("    oifname \"{service}\" snat {family} to {address}\n");
+        }
+    }
+    let Rules { translate, mark, source } = rules;
+    let _ = write!(
+        script,
+        "  chain prerouting {{\n    type nat hook prerouting priority dstnat; policy accept;\n{translate}  }}\n\
+         \x20 chain output {{\n    type nat hook output priority dstnat; policy accept;\n{translate}  }}\n\
+         \x20 chain to-external {{\n    type route hook output priority mangle; policy accept;\n{mark}  }}\n\
+         \x20 chain unmark-external {{\n    type filter hook postrouting priority mangle; policy accept;\n\
+         \x20   oifname \"{service}\" meta mark set meta mark and {:#x}\n  }}\n\
+         \x20 chain postrouting {{\n    type nat hook postrouting priority srcnat - 1; policy accept;\n{source}  }}\n",
+        !MARK
+    );
+}
+
+#[derive(Default)]
+struct Rules {
+    translate: String,
+    mark: String,
+    source: String,
+}
+
+fn kube_proxy(script: &mut String, terms: &Terms) {
+    let (service, management) = (Role::Service.device(), Role::Management.device());
+    script.push_str("  chain postrouting {\n    type nat hook postrouting priority srcnat - 1; policy accept;\n");
+    for ipv4 in FAMILIES {
+        if let Some(address) = terms.address(ipv4) {
+            let (_, family) = names(ipv4);
+            let _ = writeln!(
+                script,
+                "    iifname \"{service}\" oifname \"{management}\" snat {family} to {address}"
+            );
+        }
+    }
+    let _ = writeln!(script, "    iifname \"{service}\" oifname != \"{management}\" masquerade");
+    // An endpoint would answer an outside client through OVN's gateway, which knows nothing of the connection.
+    let _ = writeln!(
+        script,
+        "    iifname \"{EXTERNAL_BRIDGE}\" oifname \"{management}\" ct status dnat masquerade\n  }}"
+    );
+}
+
+fn names(ipv4: bool) -> (u8, &'static str) {
+    if ipv4 { (4, "ip") } else { (6, "ip6") }
+}
+
+fn elements(verb: &str, vips: &Vips) -> String {
+    let mut script = String::new();
+    let mut write = |set: &str, ipv4: bool, elements: Vec<String>| {
+        if !elements.is_empty() {
+            let (number, _) = names(ipv4);
+            let _ = writeln!(script, "{verb} element inet netloom {set}{number} {{ {} }}", elements.join(", "));
+        }
+    };
+    for ipv4 in FAMILIES {
+        let of = |vip: &&Vip| vip.address.is_ipv4() == ipv4;
+        let port = |vip: &Vip| format!("{} . {}", vip.protocol, vip.port);
+        let full = |vip: &Vip| format!("{} . {}", vip.address, port(vip));
+        write("node-ports", ipv4, vips.node_ports.iter().filter(of).map(port).collect());
+        write("external", ipv4, vips.routed.iter().filter(of).map(full).collect());
+    }
+    script
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::southbound::balancer::Protocol;
+
+    fn terms(gateway: ServiceGateway) -> Terms {
+        Terms {
+            gateway,
+            addresses: vec!["10.244.1.3".parse().unwrap(), "fd00:10:244:1::3".parse().unwrap()],
+            gateways: vec!["10.244.1.1".parse().unwrap(), "fe80::1".parse().unwrap()],
+            node_port_addresses: vec!["100.64.255.254".parse().unwrap()],
+        }
+    }
+
+    fn vip(address: &str, protocol: Protocol, port: u16) -> Vip {
+        Vip {
+            address: address.parse().unwrap(),
+            protocol,
+            port,
+        }
+    }
+
+    #[test]
+    fn native_leads_into_the_service_port() {
+        let vips = Vips {
+            node_ports: [
+                vip("100.64.255.254", Protocol::Tcp, 30080),
+                vip("100.64.255.254", Protocol::Udp, 30053),
+            ]
+            .into(),
+            external: Default::default(),
+            routed: [vip("fd30::200", Protocol::Sctp, 80)].into(),
+        };
+        let expected = r#"add table inet netloom
+delete table inet netloom
+table inet netloom {
+  set node-ports4 { type inet_proto . inet_service; }
+  set external4 { type ipv4_addr . inet_proto . inet_service; }
+  set node-ports6 { type inet_proto . inet_service; }
+  set external6 { type ipv6_addr . inet_proto . inet_service; }
+  chain prerouting {
+    type nat hook prerouting priority dstnat; policy accept;
+    ip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport @node-ports4 dnat ip to 100.64.255.254
+  }
+  chain output {
+    type nat hook output priority dstnat; policy accept;
+    ip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport @node-ports4 dnat ip to 100.64.255.254
+  }
+  chain to-external {
+    type route hook output priority mangle; policy accept;
+    ip daddr . meta l4proto . th dport @external4 meta mark set meta mark or 0x1000
+    ip6 daddr . meta l4proto . th dport @external6 meta mark set meta mark or 0x1000
+  }
+  chain unmark-external {
+    type filter hook postrouting priority mangle; policy accept;
+    oifname "netloom1" meta mark set meta mark and 0xffffefff
+  }
+  chain postrouting {
+    type nat hook postrouting priority srcnat - 1; policy accept;
+    oifname "netloom1" snat ip to 10.244.1.3
+    oifname "netloom1" snat ip6 to fd00:10:244:1::3
+  }
+}
+add element inet netloom node-ports4 { tcp . 30080, udp . 30053 }
+add element inet netloom external6 { fd30::200 . sctp . 80 }
+"#;
+        assert_eq!(replace(&terms(ServiceGateway::Native), &vips), expected);
+    }
+
+    #[test]
+    fn with_kube_proxy_answers_come_back_to_the_host() {
+        let expected = r#"add table inet netloom
+delete table inet netloom
+table inet netloom {
+  chain postrouting {
+    type nat hook postrouting priority srcnat - 1; policy accept;
+    iifname "netloom1" oifname "netloom0" snat ip to 10.244.1.3
+    iifname "netloom1" oifname "netloom0" snat ip6 to fd00:10:244:1::3
+    iifname "netloom1" oifname != "netloom0" masquerade
+    iifname "br-ex" oifname "netloom0" ct status dnat masquerade
+  }
+}
+"#;
+        assert_eq!(replace(&terms(ServiceGateway::KubeProxy), &Vips::default()), expected);
+    }
+
+    #[test]
+    fn one_port_more_is_one_element() {
+        let old = Vips {
+            node_ports: (0..1000).map(|port| vip("100.64.255.254", Protocol::Tcp, 30000 + port)).collect(),
+            ..Default::default()
+        };
+        let mut new = old.clone();
+        new.node_ports.insert(vip("100.64.255.254", Protocol::Tcp, 32000));
+        new.node_ports.remove(&vip("100.64.255.254", Protocol::Tcp, 30000));
+        assert_eq!(
+            change(&old.without(&new), &new.without(&old)),
+            "delete element inet netloom node-ports4 { tcp . 30000 }\nadd element inet netloom node-ports4 { tcp . 32000 }\n"
+        );
+    }
+}
