@@ -39,7 +39,7 @@ fn nothing_is_lost_leaked_or_doubled() {
     wait_ready(&lab);
     assert_eq!(
         ports(&lab).into_keys().collect::<Vec<_>>(),
-        ["default:last"],
+        ["default/last"],
         "ports are left behind"
     );
 }
@@ -107,7 +107,7 @@ fn no_address_is_used_twice_or_leaked(lab: &Lab, pods: &BTreeMap<String, Vec<IpA
         }
     }
     let ports = ports(lab);
-    let expected: BTreeMap<String, Vec<IpAddr>> = pods.iter().map(|(name, ips)| (format!("default:{name}"), ips.clone())).collect();
+    let expected: BTreeMap<String, Vec<IpAddr>> = pods.iter().map(|(name, ips)| (format!("default/{name}"), ips.clone())).collect();
     assert_eq!(ports, expected, "ports and pods differ");
 }
 

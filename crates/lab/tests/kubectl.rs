@@ -92,5 +92,5 @@ fn wait_nothing_left(lab: &netloom_lab::Lab) {
             "port_security!=[]",
         ])
         .unwrap();
-    assert_eq!(ports.split_whitespace().collect::<Vec<_>>(), ["default:last"]);
+    assert_eq!(ports.split_whitespace().collect::<Vec<_>>(), ["default/last"]);
 }

@@ -140,3 +140,13 @@ pub fn ended(lab: &Lab) -> Vec<String> {
         .map(|(machine, part)| format!("{}/{}: {:?}", machine.machine, part.name, part.reason))
         .collect()
 }
+
+/// Waits for an Event of an object with a reason, and returns its message. A watch also tells what was there before it.
+pub fn event(lab: &Lab, object: &str, reason: &str) -> String {
+    let watch = format!(
+        "kubectl get events --watch --no-headers -o custom-columns=MESSAGE:.message --field-selector involvedObject.name={object},reason={reason}"
+    );
+    lab.control()
+        .run(&["bash", "-c", &format!("read -t 30 line < <(exec {watch}) && echo \"$line\"")])
+        .unwrap_or_else(|error| panic!("no Event {reason} on {object}: {error:#}"))
+}
