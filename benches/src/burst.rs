@@ -14,6 +14,7 @@ use netloom_lab::{Lab, Signal, Spec};
 use netloom_ovsdb::client::{Client, Event, Events, MonitorTable, Options};
 use serde_json::json;
 
+use crate::control::{memory, northbound};
 use crate::report::{Report, percentile, time};
 
 const NODES: usize = 60;
@@ -109,7 +110,7 @@ async fn burst(kubernetes: &Kubernetes, northbound: &mut Northbound, numbers: st
             noted
                 .lock()
                 .map_err(|_| anyhow::anyhow!("a creator panicked"))?
-                .insert(format!("default:{name}"), Instant::now());
+                .insert(format!("default/{name}"), Instant::now());
             api.create(&PostParams::default(), &pod)
                 .await
                 .with_context(|| format!("create pod {name}"))?;
@@ -143,26 +144,6 @@ async fn nodes(kubernetes: &Kubernetes) -> Result<()> {
     Ok(())
 }
 
-/// Resident memory of the controller.
-fn memory(lab: &Lab) -> Result<String> {
-    let control = lab
-        .status()
-        .into_iter()
-        .find(|machine| machine.machine == "control")
-        .context("the lab has no control machine")?;
-    let part = control
-        .parts
-        .into_iter()
-        .find(|part| part.name == "controller")
-        .context("no controller runs")?;
-    let pid = part.pid.context("the controller has no process")?;
-    let status = lab.control().run(&["cat", &format!("/proc/{pid}/status")])?;
-    let kibibytes = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-    Ok(format!("{:.0} MiB", kibibytes.context("read the controller's memory")? / 1024.0))
-}
-
 /// The bench's own view of the database.
 struct Northbound {
     _client: Client,
@@ -172,16 +153,7 @@ struct Northbound {
 
 impl Northbound {
     async fn connect(lab: &Lab) -> Result<Self> {
-        let control = lab
-            .status()
-            .into_iter()
-            .find(|machine| machine.machine == "control")
-            .and_then(|machine| machine.pid);
-        let remote = format!(
-            "unix:/proc/{}/root/run/ovn/ovnnb_db.sock",
-            control.context("the lab is not running")?
-        );
-        let mut options = Options::new(remote.parse()?, "OVN_Northbound");
+        let mut options = Options::new(northbound(lab)?.parse()?, "OVN_Northbound");
         let columns = |table: &str, columns: &[&str]| MonitorTable {
             table: table.to_owned(),
             columns: Some(columns.iter().map(|c| (*c).to_owned()).collect()),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use netloom_network::cluster::ClusterNetwork;
+use netloom_network::service::{Endpoint, EndpointSlice, Family, Service, ServicePort, SlicePort};
 use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec};
 use netloom_network::{Node, Northbound, Object, Planner, Pod, PodName, Scope, diff, plan};
 
@@ -48,12 +49,81 @@ pub fn run() {
         let (add, operations) = change(&mut planner, &equal, |planner, name, pod| {
             planner.apply(Object::Pod(name, pod));
         });
-        let (remove, _) = change(&mut planner, &equal, |planner, name, _| planner.delete_pod(&name));
+        let (remove, _) = change(&mut planner, &equal, |planner, name, _| {
+            planner.remove(&Object::Pod(name, Pod::default()))
+        });
         let base = *base.get_or_insert(add);
         one.row(&[size.to_string(), time(add), ratio(add, base), time(remove), operations.to_string()]);
     }
     full.print();
     one.print();
+    services();
+}
+
+/// Services of five endpoints: all at once, and one endpoint more or less.
+fn services() {
+    let mut report = Report::new(
+        "Services of 5 endpoints: compile all, and change one endpoint (mean of 500)",
+        &["services", "compile", "one change", "against 2,000", "operations"],
+    );
+    let mut base = None;
+    for size in [2_000, 10_000, 50_000] {
+        let mut planner = cluster(1_000);
+        for number in 0..size {
+            planner.apply(Object::Service(name(number), service(number)));
+            planner.apply(Object::EndpointSlice(name(number), slice(number, 5)));
+        }
+        let started = Instant::now();
+        planner.compile();
+        let compile = started.elapsed();
+        let observed = planner.desired().clone();
+        let mut operations = 0;
+        let started = Instant::now();
+        for number in 0..CHANGES {
+            let endpoints = if number % 2 == 0 { 4 } else { 5 };
+            planner.apply(Object::EndpointSlice(name(number / 2), slice(number / 2, endpoints)));
+            let scope = planner.compile();
+            operations = operations.max(diff(&observed, planner.desired(), &scope).len());
+        }
+        let one = started.elapsed() / CHANGES as u32;
+        let base = *base.get_or_insert(one);
+        report.row(&[size.to_string(), time(compile), time(one), ratio(one, base), operations.to_string()]);
+    }
+    report.print();
+}
+
+fn service(number: usize) -> Service {
+    Service {
+        uid: format!("1b4e28ba-2fa1-11d2-883f-{number:012}"),
+        cluster_ips: vec![IpAddr::from([10, 96 + (number >> 16) as u8, (number >> 8) as u8, number as u8])],
+        families: vec![Family::Ipv4],
+        ports: vec![ServicePort {
+            port: 80,
+            ..ServicePort::default()
+        }],
+        ..Service::default()
+    }
+}
+
+fn slice(number: usize, endpoints: usize) -> EndpointSlice {
+    let endpoint = |n: usize| Endpoint {
+        address: IpAddr::from([198, 18 + (number >> 13) as u8, (number >> 5) as u8, ((number & 31) << 3 | n) as u8]),
+        ready: true,
+        serving: true,
+        terminating: false,
+        node: Some(format!("node{}", (number + n) % 10)),
+        zones: vec![],
+        nodes: vec![],
+        pod: true,
+    };
+    EndpointSlice {
+        service: name(number),
+        ports: vec![SlicePort {
+            port: 8080,
+            ..SlicePort::default()
+        }],
+        endpoints: (0..endpoints).map(endpoint).collect(),
+    }
 }
 
 /// The mean cost of one change with its own compile and comparison.
@@ -78,7 +148,7 @@ fn cluster(pods: usize) -> Planner {
     });
     let spec = ClusterNetworkSpec {
         cluster_cidrs: cidrs.into(),
-        join_cidrs: vec![],
+        ..ClusterNetworkSpec::default()
     };
     planner.apply(Object::ClusterNetwork(ClusterNetwork { uid: String::new(), spec }));
     for number in 0..nodes {
@@ -91,6 +161,7 @@ fn cluster(pods: usize) -> Planner {
                 uid: format!("node-{number}"),
                 addresses: vec![ip],
                 annotations,
+                ..Node::default()
             },
         ));
     }

@@ -4,14 +4,17 @@
 
 mod attach;
 mod burst;
+mod connections;
+mod control;
 mod core;
 mod report;
+mod services;
 
 use anyhow::{Result, bail};
 
 fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
-    let all = ["core", "burst", "attach"];
+    let all = ["core", "burst", "attach", "services", "connections"];
     if let Some(unknown) = wanted.iter().find(|name| !all.contains(&name.as_str())) {
         bail!("no benchmark named {unknown}; there are {}", all.join(", "));
     }
@@ -19,7 +22,9 @@ fn main() -> Result<()> {
         match *name {
             "core" => core::run(),
             "burst" => burst::run()?,
-            _ => attach::run()?,
+            "attach" => attach::run()?,
+            "services" => services::run()?,
+            _ => connections::run()?,
         }
     }
     Ok(())
