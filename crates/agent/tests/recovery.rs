@@ -160,12 +160,12 @@ fn a_port_that_becomes_this_nodes_later_is_seen() {
     let world = World::ready();
     let pod = world.pod("a", 10);
     // The row exists before it matches what the agent watches, as when northd learns of the chassis late.
-    world.sh("ovn-nbctl --wait=sb --timeout=10 remove logical_switch_port default:a options requested-chassis");
+    world.sh("ovn-nbctl --wait=sb --timeout=10 remove logical_switch_port default/a options requested-chassis");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| world.cni("ADD", &pod, "1.0.0", Value::Null));
         world.wait_until(|| !world.veths().is_empty());
         assert!(!waiting.is_finished());
-        world.sh("ovn-nbctl set logical_switch_port default:a options:requested-chassis=node1");
+        world.sh("ovn-nbctl set logical_switch_port default/a options:requested-chassis=node1");
         waiting.join().unwrap().unwrap();
     });
     assert!(world.pings(&pod, "10.244.1.1"));

@@ -57,7 +57,7 @@ async fn an_address_is_shown_and_kept_over_a_restart() {
         world.database.changes(),
         [
             "insert Load_Balancer service/default/next/tcp",
-            "insert Load_Balancer service/default/next/tcp/gateway",
+            "insert Load_Balancer service/default/next/tcp/gateway/refused",
             "insert Logical_Router announcer/default/next",
             "update Load_Balancer_Group gateways",
             "update Load_Balancer_Group services",
@@ -221,7 +221,7 @@ async fn a_class_of_somebody_else_is_theirs() {
     let at_theirs = |row: &netloom_ovsdb::Row| row["vips"].get("198.51.100.7:80").is_some();
     world
         .database
-        .row("Load_Balancer", "service_default_theirs_tcp_gateway", at_theirs)
+        .row("Load_Balancer", "service_default_theirs_tcp_gateway_refused", at_theirs)
         .await;
     assert!(world.database.named("Logical_Router", "announcer_default_theirs").is_none());
     assert_eq!(world.kubernetes.external_addresses("theirs", 1).await, ["198.51.100.7"]);

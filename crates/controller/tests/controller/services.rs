@@ -125,7 +125,10 @@ async fn changing_the_mode_leaves_nothing_behind() {
     let _controller = world.controller();
     let addresses = world.kubernetes.external_addresses("mail", 1).await;
     world.database.row(BALANCER, WEB, |_| true).await;
-    world.database.row(BALANCER, "service_default_mail_tcp_gateway", |_| true).await;
+    world
+        .database
+        .row(BALANCER, "service_default_mail_tcp_gateway_refused", |_| true)
+        .await;
     let native = world.database.contents();
 
     world.kubernetes.service_mode("kube-proxy").await;
@@ -134,7 +137,7 @@ async fn changing_the_mode_leaves_nothing_behind() {
         (count(BALANCER), count("Logical_Router_Policy"))
     };
     world.database.gone(BALANCER, WEB).await;
-    world.database.gone(BALANCER, "service_default_mail_tcp_gateway").await;
+    world.database.gone(BALANCER, "service_default_mail_tcp_gateway_refused").await;
     assert_eq!(
         proxied(&world.database.contents()),
         (0, 2),

@@ -49,6 +49,7 @@ pub struct Ask {
     count: usize,
     interval_ms: u64,
     timeout_ms: u64,
+    source: Option<IpAddr>,
     source_port: Option<u16>,
     /// When to stop, as a condition on `$line`, and after how many seconds in any case.
     until: Option<(String, u64)>,
@@ -63,6 +64,7 @@ impl Ask {
             count: 1,
             interval_ms: 0,
             timeout_ms: 5000,
+            source: None,
             source_port: None,
             until: None,
         }
@@ -83,6 +85,12 @@ impl Ask {
     /// How long to wait for each answer.
     pub fn timeout_ms(mut self, timeout: u64) -> Self {
         self.timeout_ms = timeout;
+        self
+    }
+
+    /// From this address.
+    pub fn source(mut self, address: IpAddr) -> Self {
+        self.source = Some(address);
         self
     }
 
@@ -124,6 +132,9 @@ pub fn ask(shell: &Shell<'_>, ask: &Ask) -> Vec<Attempt> {
         ask.interval_ms,
         ask.timeout_ms
     );
+    if let Some(address) = ask.source {
+        client += &format!(" --source {address}");
+    }
     if let Some(port) = ask.source_port {
         client += &format!(" --source-port {port}");
     }
