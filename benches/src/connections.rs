@@ -21,7 +21,12 @@ spec: { cidrs: [172.30.0.192/28] }
 apiVersion: v1
 kind: Service
 metadata: { name: web }
-spec: { type: LoadBalancer, selector: { app: web }, ports: [{ port: 80, targetPort: 8080 }] }
+spec: { selector: { app: web }, ports: [{ port: 80, targetPort: 8080 }] }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: edge }
+spec: { type: LoadBalancer, selector: { app: edge }, ports: [{ port: 80, targetPort: 8080 }] }
 ---
 apiVersion: v1
 kind: Pod
@@ -41,7 +46,7 @@ pub fn run() -> Result<()> {
     lab.kubectl(&["wait", "pod", "--all", "--for=condition=Ready", "--timeout=60s"])?;
     lab.kubectl(&[
         "wait",
-        "service/web",
+        "service/edge",
         "--for=jsonpath={.status.loadBalancer.ingress[0].ip}",
         "--timeout=60s",
     ])?;
@@ -52,7 +57,7 @@ pub fn run() -> Result<()> {
     };
     let direct = get("pod/near", "{.status.podIP}")?;
     let vip = get("service/web", "{.spec.clusterIP}")?;
-    let external = get("service/web", "{.status.loadBalancer.ingress[0].ip}")?;
+    let external = get("service/edge", "{.status.loadBalancer.ingress[0].ip}")?;
     connections(&lab, direct, vip)?;
     failover(&lab, external)
 }
@@ -78,7 +83,8 @@ fn connections(lab: &Lab, direct: IpAddr, vip: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// The node that answers for an address is killed under the client, and comes back.
+/// The node that answers for an address is killed under the client, and comes back. Backends are on the other nodes, so that only the way to
+/// them is lost.
 fn failover(lab: &Lab, address: IpAddr) -> Result<()> {
     let mut report = Report::new(
         "A LoadBalancer address when its node is killed",
@@ -87,10 +93,15 @@ fn failover(lab: &Lab, address: IpAddr) -> Result<()> {
     let outside = lab.outside();
     let target = format!("{address}:80");
     for round in 1..=ROUNDS {
-        answered(&outside, &target)?;
         let host = host(lab)?;
+        let others = ["node1", "node2", "node3"].into_iter().filter(|node| *node != host);
+        lab.apply(&others.map(backend).collect::<String>())?;
+        lab.kubectl(&["wait", "pod", "-l", "app=edge", "--for=condition=Ready", "--timeout=60s"])?;
+        answered(&outside, &target)?;
         std::thread::scope(|scope| {
-            let asking = scope.spawn(|| attempts(&outside, &format!("{target} --count 300 --interval-ms 10 --timeout-ms 50")));
+            let asking = scope.spawn(|| attempts(&outside, &format!("{target} --count 500 --interval-ms 10 --timeout-ms 50")));
+            // Two seconds of answers first.
+            attempts(&outside, &format!("{target} --count 200 --interval-ms 10"))?;
             lab.kill_machine(&host, Signal::SIGKILL)?;
             let attempts = asking.join().map_err(|_| anyhow::anyhow!("the client panicked"))??;
             let good: Vec<f64> = attempts.iter().filter(|a| a.outcome == "ok").map(|a| a.at + a.took).collect();
@@ -104,14 +115,21 @@ fn failover(lab: &Lab, address: IpAddr) -> Result<()> {
             anyhow::Ok(())
         })?;
         lab.restart_node(&host)?;
+        lab.kubectl(&["delete", "pod", "-l", "app=edge", "--wait=true"])?;
     }
     report.print();
     Ok(())
 }
 
+fn backend(node: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{ name: edge-{node}, labels: {{ app: edge }} }}\nspec: {{ nodeName: {node}, terminationGracePeriodSeconds: 0, containers: [{{ name: echo, image: any, ports: [{{ containerPort: 8080 }}] }}] }}\n---\n"
+    )
+}
+
 /// The node OVN prefers for the address, once it answers for it.
 fn host(lab: &Lab) -> Result<String> {
-    let owner = "external_ids:\"netloom.io/owner\"=\"Service/default/web\"";
+    let owner = "external_ids:\"netloom.io/owner\"=\"Service/default/edge\"";
     let find = [
         "ovn-nbctl",
         "--bare",
@@ -128,7 +146,7 @@ fn host(lab: &Lab) -> Result<String> {
         "--timeout=30",
         "wait-until",
         "Logical_Router_Port",
-        "announcer_default_web_port",
+        "announcer_default_edge_port",
         &hosting,
     ];
     lab.control().run(&wait)?;
