@@ -46,7 +46,7 @@ async fn measure(lab: &Lab) -> Result<()> {
         ],
     );
     let flows_before = flows(lab)?;
-    let mut made = 0;
+    let (mut made, mut turn) = (0, 0);
     for size in SIZES {
         let started = Instant::now();
         let (created, seen) = tokio::join!(create(&kubernetes, made..size), watched.complete(size - made));
@@ -58,7 +58,8 @@ async fn measure(lab: &Lab) -> Result<()> {
         let flows = (flows(lab)? - flows_before) as f64 / made as f64;
         let mut lags = Vec::new();
         for change in 0..CHANGES {
-            lags.push(watched.change(&kubernetes, (change * 37) % made, change).await?);
+            turn += 1;
+            lags.push(watched.change(&kubernetes, (change * 37) % made, turn).await?);
         }
         lags.sort();
         report.row(&[
@@ -86,7 +87,8 @@ async fn measure(lab: &Lab) -> Result<()> {
         watched.drain();
         let before = watched.changes;
         lab.kill_part("control", "controller", Signal::SIGKILL)?;
-        let lag = watched.change(&kubernetes, round, CHANGES + round).await?;
+        turn += 1;
+        let lag = watched.change(&kubernetes, round, turn).await?;
         // The change itself is one row.
         report.row(&[
             made.to_string(),
@@ -213,8 +215,8 @@ impl Watched {
     /// Changes one endpoint of a service and waits for it.
     async fn change(&mut self, kubernetes: &Kubernetes, number: usize, turn: usize) -> Result<Duration> {
         let slices: Api<EndpointSlice> = Api::namespaced(kubernetes.clone(), "default");
-        let patch = json!({ "endpoints": endpoints(number, turn + 1) });
-        let wanted = format!("198.51.100.{}:8080", (turn + 1) % 250 + 1);
+        let patch = json!({ "endpoints": endpoints(number, turn) });
+        let wanted = format!("198.51.100.{}:8080", turn % 250 + 1);
         let row_name = format!("service_default_{}_tcp", name(number));
         self.drain();
         let started = Instant::now();
