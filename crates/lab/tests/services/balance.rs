@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use netloom_lab::Lab;
+use netloom_lab::{Lab, Machine};
 
 use crate::ask::{Ask, Protocol, ask, failed, names};
 use crate::world::{addresses, lab, pod, wait_ready};
@@ -38,6 +38,7 @@ fn connections_go_where_they_should() {
     named_ports_may_differ_between_pods(&lab);
     nobody_left_means_refused_at_once(&lab);
     leaving_backends_are_the_last_resort(&lab);
+    the_node_itself_may_be_the_backend(&lab);
     traffic_stays_in_its_zone(&lab);
 }
 
@@ -163,6 +164,49 @@ fn leaving_backends_are_the_last_resort(lab: &Lab) {
     backends_are(lab, "leaving", "tcp", 8080, &["leaver".to_owned()]);
     assert_eq!(names(&ask(&client, &question)).into_iter().collect::<Vec<_>>(), ["leaver"]);
     lab.kubectl(&["delete", "pod", "leaver", "--grace-period=0", "--force"]).unwrap();
+}
+
+/// A backend in the network of a node's host: from that node, from another, from a pod, and from outside by the node's port and by an
+/// external address, wherever that is.
+fn the_node_itself_may_be_the_backend(lab: &Lab) {
+    let host = backend("host", "node1", "host").replace("spec:\n", "spec:\n  hostNetwork: true\n");
+    lab.apply(
+        &(host
+            + &service("host", "host", &["type: LoadBalancer"])
+            + &service("kept", "host", &["type: LoadBalancer", "externalTrafficPolicy: Local"])),
+    )
+    .unwrap();
+    wait_ready(lab);
+    for name in ["host", "kept"] {
+        wait_for(lab, &format!("service/{name}"), "{.status.loadBalancer.ingress[1].ip}");
+        backends_are(lab, name, "tcp", 8080, &["host".to_owned()]);
+        let port: u16 = field(lab, &format!("service/{name}"), "{.spec.ports[0].nodePort}").parse().unwrap();
+        for index in 0..2 {
+            let get = |path: &str| -> IpAddr { field(lab, &format!("service/{name}"), path).parse().unwrap() };
+            let inside = get(&format!("{{.spec.clusterIPs[{index}]}}"));
+            let external = get(&format!("{{.status.loadBalancer.ingress[{index}].ip}}"));
+            let node: IpAddr = if index == 0 {
+                Machine::Node(1).v4().into()
+            } else {
+                Machine::Node(1).v6().into()
+            };
+            let questions = [
+                (lab.node("node1"), inside, 80),
+                (lab.node("node3"), inside, 80),
+                (lab.pod("default", "client"), inside, 80),
+                (lab.outside(), node, port),
+                (lab.outside(), external, 80),
+            ];
+            for (shell, address, port) in questions {
+                let answers = ask(&shell, &Ask::new(Protocol::Tcp, address, port).until_answered());
+                assert_eq!(
+                    names(&answers).into_iter().collect::<Vec<_>>(),
+                    ["host"],
+                    "{name} at {address}:{port}"
+                );
+            }
+        }
+    }
 }
 
 fn traffic_stays_in_its_zone(lab: &Lab) {

@@ -121,7 +121,8 @@ impl Cluster {
         let endpoints = || self.slices_of(name).flat_map(|slice| &slice.endpoints);
         let on_nodes = service.internal_local
             || service.external_local
-            || service.is_ours()
+            || service.kind != ServiceKind::ClusterIp
+            || !service.external_ips.is_empty()
             || !service.source_ranges.is_empty()
             || checked
             || endpoints().any(|endpoint| !endpoint.nodes.is_empty() || !endpoint.zones.is_empty());

@@ -2,14 +2,17 @@
 //! backends depend on the node become views: a row of its own for a node or a zone with endpoints of its own, one for all the others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use crate::annotations::HealthCheck;
 use crate::cluster::{Cluster, NodeName};
+use crate::ipam::MANAGEMENT_HOST;
 use crate::key::{HEALTH_CHECK_PORT, Key, NODE_ADDRESSES};
 use crate::northbound::{Placed, group_key, ids, put};
 use crate::problem::{ObjectRef, Problem};
 use crate::rows::{LoadBalancer, LoadBalancerGroup, LogicalRouter, LogicalSwitch};
 use crate::service::{Protocol, Service, ServiceKind, ServiceName};
+use crate::settings::{is_ipv4, nth_host};
 use crate::unit::service::backends::Backend;
 use crate::unit::service::frontends::{Frontend, Reach};
 use crate::unit::service::health;
@@ -122,7 +125,7 @@ impl Balancers<'_> {
             self.most = self.most.max(backends.len());
             backends.truncate(MOST_BACKENDS);
             starved |= backends.is_empty() && self.is_local(place, frontend) && !frontend.endpoints.is_empty();
-            let texts: Vec<String> = backends.iter().map(|backend| backend.at.to_string()).collect();
+            let texts: Vec<String> = backends.iter().map(|backend| self.target(place, backend).to_string()).collect();
             row.vips.insert(frontend.at.to_string(), texts.join(","));
             if self.health.is_some() && health::can_check(protocol) {
                 let mappings = health::mappings(self.cluster, &backends);
@@ -201,6 +204,20 @@ impl Balancers<'_> {
             return node.map(|node| frontend.endpoints.local(node)).unwrap_or_default();
         }
         frontend.endpoints.hinted(node, zone)
+    }
+
+    /// Where a backend is found. A gateway has its node's own address and drops what comes from it, so it finds a backend in the host's
+    /// network at the node's management port.
+    fn target(&self, place: Place, backend: &Backend<'_>) -> SocketAddr {
+        let at = backend.at;
+        let management = || {
+            let name = backend.endpoint.node.as_ref().filter(|_| place == Place::Gateway)?;
+            let own = self.cluster.nodes.get(name)?.addresses.contains(&at.ip());
+            let subnets = self.cluster.records.subnets(name);
+            let subnet = subnets.iter().find(|subnet| is_ipv4(subnet) == at.is_ipv4()).filter(|_| own)?;
+            Some(SocketAddr::new(nth_host(subnet, MANAGEMENT_HOST)?.addr(), at.port()))
+        };
+        management().unwrap_or(at)
     }
 
     fn view_of(&self, place: Place, node: &NodeName, frontends: &[&Frontend<'_>]) -> View {
