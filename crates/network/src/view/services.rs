@@ -10,7 +10,7 @@ use crate::service::{Family, Protocol, Service, ServiceKind, ServiceName};
 use crate::settings::Settings;
 use crate::unit::announcer_port;
 use crate::unit::service::backends::{Backend, Port, gather};
-use crate::unit::service::frontends::frontends;
+use crate::unit::service::frontends::{Reach, frontends};
 
 /// What OVN's own check says of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,9 @@ fn addresses(cluster: &Cluster, settings: &Settings, name: &ServiceName, service
     }
     let on_nodes = settings.node_port_addresses();
     let mut shown = Vec::new();
-    for frontend in frontends(cluster, settings, name, service, ports, &mut Vec::new()) {
+    let all = frontends(cluster, settings, name, service, ports, &mut Vec::new());
+    // A node port at one node's address is a way past that node, not another place.
+    for frontend in all.iter().filter(|frontend| !matches!(frontend.reach, Reach::Node(_))) {
         let (at, protocol) = (frontend.at, frontend.protocol);
         let text = if on_nodes.contains(&at.ip()) {
             format!("*:{}/{protocol}", at.port())

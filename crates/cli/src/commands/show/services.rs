@@ -1,6 +1,7 @@
 //! A service as a row of a table: addresses and ports apart, as kubectl shows them, and its backends counted or listed.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use netloom_network::view::{BackendView, ServiceView};
 
@@ -48,17 +49,28 @@ fn add<'a>(list: &mut Vec<&'a str>, text: &'a str) {
     }
 }
 
-/// `3 ready`, `2 ready, 1 offline`.
+/// `3 ready`, `2 ready, 1 offline`. One backend counts once, whatever ports it has, and as its worst port is. The families are the same
+/// backends again: the one with more of them is told, and of equals the one with more trouble.
 fn counted(backends: &[BackendView]) -> String {
-    let mut states: BTreeMap<&str, usize> = BTreeMap::new();
-    for backend in backends {
-        *states.entry(backend.state).or_default() += 1;
-    }
-    // Those that serve first.
-    let ready = states.remove_entry("ready");
+    let family = |ipv4: bool| {
+        let mut worst: BTreeMap<IpAddr, &str> = BTreeMap::new();
+        for backend in backends.iter().filter(|backend| backend.address.is_ipv4() == ipv4) {
+            let state = worst.entry(backend.address.ip()).or_insert(backend.state);
+            if *state == "ready" {
+                *state = backend.state;
+            }
+        }
+        let mut states: BTreeMap<&str, usize> = BTreeMap::new();
+        worst.values().for_each(|state| *states.entry(*state).or_default() += 1);
+        // Those that serve first.
+        let ready = states.remove("ready").unwrap_or_default();
+        (worst.len(), worst.len() - ready, ready, states)
+    };
+    let (_, _, ready, others) = family(true).max(family(false));
+    let ready = Some(("ready", ready)).filter(|(_, count)| *count > 0);
     let shown: Vec<String> = ready
         .into_iter()
-        .chain(states)
+        .chain(others)
         .map(|(state, count)| format!("{count} {state}"))
         .collect();
     if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
@@ -109,13 +121,24 @@ mod tests {
         let cells = row(&web(), false);
         assert_eq!(
             cells[3..],
-            [
-                "10.96.0.5,fd00:10:96::5,192.0.2.1",
-                "80/tcp,*:30080/tcp,53/udp",
-                "1 ready, 1 offline",
-                "-"
-            ]
+            ["10.96.0.5,fd00:10:96::5,192.0.2.1", "80/tcp,*:30080/tcp,53/udp", "1 offline", "-"]
         );
+    }
+
+    #[test]
+    fn a_backend_counts_once() {
+        let mut service = web();
+        for (ip, state) in [("10.244.0.6", "ready"), ("10.244.0.7", "ready"), ("10.244.0.8", "terminating")] {
+            for port in [8080, 9090] {
+                service.backends.push(BackendView {
+                    address: format!("{ip}:{port}").parse().unwrap(),
+                    protocol: Protocol::Tcp,
+                    node: None,
+                    state,
+                });
+            }
+        }
+        assert_eq!(row(&service, false)[5], "2 ready, 1 offline, 1 terminating");
     }
 
     #[test]
