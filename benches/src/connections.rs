@@ -176,7 +176,11 @@ fn rate(shell: &Shell<'_>, target: &str) -> Result<f64> {
 
 fn attempts(shell: &Shell<'_>, arguments: &str) -> Result<Vec<Attempt>> {
     let said = shell.run(&["bash", "-c", &format!("netloom lab ask {arguments} --json || true")])?;
-    said.lines()
+    let attempts: Vec<Attempt> = said
+        .lines()
         .map(|line| serde_json::from_str(line).context("read an attempt"))
-        .collect()
+        .collect::<Result<_>>()?;
+    // The client fails when one attempt does, which is what is measured; that it did not run at all is an error.
+    anyhow::ensure!(!attempts.is_empty(), "the client made no attempt: netloom lab ask {arguments}");
+    Ok(attempts)
 }
