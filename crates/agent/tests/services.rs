@@ -46,6 +46,7 @@ fn a_port_more_leaves_the_others_alone() {
     let world = World::with_services();
     world.service();
     world.wait_until(|| world.outside_connects(NODE[0], 30080));
+    world.wait_until(|| counted(&world));
     world.balance(
         "service_default_other_tcp_gateway",
         "",
@@ -59,7 +60,8 @@ fn a_port_more_leaves_the_others_alone() {
     assert!(counted(&world), "the flow of the other port was replaced");
 }
 
-/// Whether the flow of node port 30080 is the one that has served packets already.
+/// Whether the flow of node port 30080 is the one that has served packets already. The switch counts packets into flows
+/// some time after they passed, so this is waited for before it is asserted.
 fn counted(world: &World) -> bool {
     world.holds("ovs-ofctl dump-flows br-ex table=2 | grep tp_dst=30080 | grep 'tcp,' | grep -qv n_packets=0")
 }
@@ -165,6 +167,7 @@ fn a_new_agent_changes_nothing() {
     let world = World::with_services();
     world.service();
     wait_served(&world);
+    world.wait_until(|| counted(&world));
     let state = world.service_state();
     world.stop_agent("-KILL");
     world.wait_until(|| world.outside_connects(NODE[0], 30080));
