@@ -83,6 +83,9 @@ pub enum ConnectError {
     /// The server closed the connection.
     #[error("connection closed by the server")]
     Closed,
+    /// The server is not among the remotes any more.
+    #[error("the server was taken off the list of remotes")]
+    Withdrawn,
     /// The server stopped answering.
     #[error("no answer from the server within the inactivity probe of {0:?}")]
     Inactive(std::time::Duration),

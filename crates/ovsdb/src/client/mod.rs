@@ -114,6 +114,13 @@ impl Client {
         .await
     }
 
+    /// Replaces [`Options::remotes`]. A connection to a server that stays on the list stays; any other ends, and so does waiting
+    /// before the next attempt.
+    pub fn set_remotes(&self, remotes: Remotes) {
+        // Without a task there is nothing to connect.
+        drop(self.commands.send(Command::Remotes(remotes)));
+    }
+
     /// Takes the lock of [`Options::lock`] away from whoever holds it.
     pub async fn steal_lock(&self) -> Result<(), ClientError> {
         self.ask(|reply| Command::Lock(LockRequest::Steal, reply)).await

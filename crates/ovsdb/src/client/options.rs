@@ -10,7 +10,7 @@ use super::{Remotes, UnmonitoredColumn};
 /// What to connect to and what to watch there.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The servers, tried in order.
+    /// The servers, tried in order. [`Client::set_remotes`](super::Client::set_remotes) replaces them later.
     pub remotes: Remotes,
     /// The name of the database.
     pub database: String,

@@ -82,6 +82,21 @@ impl From<Remote> for Remotes {
     }
 }
 
+impl TryFrom<Vec<Remote>> for Remotes {
+    type Error = InvalidRemote;
+
+    fn try_from(remotes: Vec<Remote>) -> Result<Self, InvalidRemote> {
+        if remotes.is_empty() {
+            let problem = "the list is empty";
+            return Err(InvalidRemote {
+                text: String::new(),
+                problem,
+            });
+        }
+        Ok(Remotes(remotes))
+    }
+}
+
 impl FromStr for Remotes {
     type Err = InvalidRemote;
 

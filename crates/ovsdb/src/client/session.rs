@@ -120,7 +120,7 @@ impl<'a> Session<'a> {
                         self.writer.flush().await.map_err(ConnectError::Io)?;
                     }
                 }
-                command = self.task.commands.recv() => self.command(command.ok_or(End::NoClients)?),
+                command = self.task.commands.recv() => self.command(command.ok_or(End::NoClients)?)?,
                 () = sleep_until(deadline), if !probe.is_zero() => {
                     if probed {
                         return Err(ConnectError::Inactive(probe).into());
@@ -203,10 +203,20 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn command(&mut self, command: Command) {
-        let Some(schema) = self.ready.clone() else {
-            return self.task.answer_unconnected(command);
-        };
+    fn command(&mut self, command: Command) -> Result<(), End> {
+        if let Command::Remotes(remotes) = command {
+            self.task.options.remotes = remotes;
+            let stays = self.task.options.remotes.iter().any(|remote| *remote == self.remote);
+            return if stays { Ok(()) } else { Err(ConnectError::Withdrawn.into()) };
+        }
+        match self.ready.clone() {
+            None => self.task.answer_unconnected(command),
+            Some(schema) => self.send(command, schema),
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, command: Command, schema: Arc<Schema>) {
         match command {
             Command::Transact { transaction, reply } => {
                 let database = self.task.options.database.clone();
@@ -246,6 +256,7 @@ impl<'a> Session<'a> {
                     }
                 }
             }
+            Command::Remotes(_) => self.task.answer_unconnected(command),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::replica::Replica;
 use crate::transaction::{OperationResult, Transaction};
 
 use super::session::{End, Session};
-use super::{ClientError, ConnectError, Event, Options, Remote, Shared, Status, TransactError, transport};
+use super::{ClientError, ConnectError, Event, Options, Remote, Remotes, Shared, Status, TransactError, transport};
 
 /// The wait after the first round of attempts, doubled by every further round up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -43,6 +43,7 @@ pub(super) enum Command {
         reply: Reply,
     },
     Lock(LockRequest, Reply),
+    Remotes(Remotes),
 }
 
 /// What a handle wants to do with the lock.
@@ -51,6 +52,14 @@ pub(super) enum LockRequest {
     Wait,
     Steal,
     Release,
+}
+
+/// How waiting for something without a connection ended.
+enum Meanwhile<T> {
+    Done(T),
+    /// The servers are others now, so what was awaited no longer matters.
+    Remotes,
+    NoClients,
 }
 
 /// What outlives a connection.
@@ -93,8 +102,10 @@ impl Task {
             let wait = wait_before(failures, self.options.remotes.len());
             if !wait.is_zero() {
                 tracing::warn!(remotes = %self.options.remotes, ?wait, "no server will do, trying again");
-                if self.meanwhile(tokio::time::sleep(wait)).await.is_none() {
-                    return;
+                match self.meanwhile(tokio::time::sleep(wait)).await {
+                    Meanwhile::Done(()) => {}
+                    Meanwhile::Remotes => failures = 0,
+                    Meanwhile::NoClients => return,
                 }
             }
             let remote = self.options.remotes.cycle(index);
@@ -105,13 +116,17 @@ impl Task {
             };
             let connect = transport::connect(remote.clone(), self.options.tls.clone(), limit);
             let stream = match self.meanwhile(connect).await {
-                None => return,
-                Some(Err(reason)) => {
+                Meanwhile::NoClients => return,
+                Meanwhile::Remotes => {
+                    failures = 0;
+                    continue;
+                }
+                Meanwhile::Done(Err(reason)) => {
                     failures += 1;
                     self.unreachable(remote, reason);
                     continue;
                 }
-                Some(Ok(stream)) => stream,
+                Meanwhile::Done(Ok(stream)) => stream,
             };
             let start = Instant::now();
             let end = Session::new(&mut self, remote.clone(), stream).run().await;
@@ -133,13 +148,21 @@ impl Task {
         }
     }
 
-    /// Answers commands while something else is awaited; `None` when there is no one left to answer.
-    async fn meanwhile<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+    /// Answers commands while something else is awaited, unless that is overtaken by other remotes.
+    async fn meanwhile<T>(&mut self, future: impl Future<Output = T>) -> Meanwhile<T> {
         let mut future = pin!(future);
         loop {
             tokio::select! {
-                output = &mut future => return Some(output),
-                command = self.commands.recv() => self.answer_unconnected(command?),
+                output = &mut future => return Meanwhile::Done(output),
+                command = self.commands.recv() => match command {
+                    None => return Meanwhile::NoClients,
+                    Some(Command::Remotes(remotes)) if remotes == self.options.remotes => {}
+                    Some(Command::Remotes(remotes)) => {
+                        self.options.remotes = remotes;
+                        return Meanwhile::Remotes;
+                    }
+                    Some(command) => self.answer_unconnected(command),
+                },
             }
         }
     }
@@ -165,6 +188,7 @@ impl Task {
                 };
                 drop(reply.send(result));
             }
+            Command::Remotes(remotes) => self.options.remotes = remotes,
         }
     }
 

@@ -127,3 +127,38 @@ async fn garbage_is_an_error_and_not_the_end() {
         assert!(matches!(reason, ConnectError::Decode(_)), "{reason}");
     }
 }
+
+#[tokio::test]
+async fn other_remotes_take_effect_at_once_unless_the_server_stays() {
+    let (first, second) = (Standalone::start(), Standalone::start());
+    let nobody = format!("tcp:127.0.0.1:{}", free_port());
+    // Before there is a connection: the attempts and the waits between them are over.
+    let (client, mut events) = Client::start(options(&nobody));
+    assert!(matches!(within(events.recv()).await, Some(Event::Unreachable { .. })));
+    client.set_remotes(first.server.remote.parse().unwrap());
+    let connected = async |events: &mut _| {
+        let remote = |event| match event {
+            Event::Connected { remote, .. } => Some(remote.to_string()),
+            _ => None,
+        };
+        until(events, remote).await
+    };
+    assert_eq!(connected(&mut events).await, first.server.remote);
+
+    // The server stays: so does the connection.
+    client.set_remotes(format!("{},{}", second.server.remote, first.server.remote).parse().unwrap());
+    within(client.transact(Operation::Comment("still here".to_owned()))).await.unwrap();
+    while let Some(event) = events.try_recv() {
+        assert!(!matches!(event, Event::Disconnected(_)), "{event:?}");
+    }
+
+    // The server goes: the client moves, and what it asks is answered by the other.
+    client.set_remotes(second.server.remote.parse().unwrap());
+    let reason = until(&mut events, |event| match event {
+        Event::Disconnected(reason) => Some(reason),
+        _ => None,
+    })
+    .await;
+    assert!(matches!(reason, ConnectError::Withdrawn), "{reason}");
+    assert_eq!(connected(&mut events).await, second.server.remote);
+}
