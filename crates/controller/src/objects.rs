@@ -80,7 +80,7 @@ struct NodeAddress {
     address: String,
 }
 
-/// The cluster's addressing, as in `deploy/crds/clusternetworks.yaml`.
+/// The cluster's addressing, as in `deploy/chart/crds/clusternetworks.yaml`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ClusterNetworkObject {
     metadata: ObjectMeta,

@@ -101,7 +101,7 @@ where
 }
 
 /// Delays of 50 ms doubling to 2 s: an API server that comes back is noticed soon.
-struct Doubling(Duration);
+pub struct Doubling(Duration);
 
 impl Default for Doubling {
     fn default() -> Self {

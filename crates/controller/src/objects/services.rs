@@ -127,7 +127,7 @@ struct Target {
     kind: String,
 }
 
-/// A pool of external addresses, as in `deploy/crds/externalpools.yaml`.
+/// A pool of external addresses, as in `deploy/chart/crds/externalpools.yaml`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ExternalPoolObject {
     metadata: ObjectMeta,

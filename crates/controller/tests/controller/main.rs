@@ -2,6 +2,7 @@
 //! arrives in the other, whoever dies, changes rows by hand or makes a mistake on the way.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod certificates;
 mod external;
 mod hands;
 mod outages;

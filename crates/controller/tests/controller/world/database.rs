@@ -306,7 +306,7 @@ fn image() -> PathBuf {
     let image = PathBuf::from(image);
     assert!(
         image.join("usr/sbin/ovsdb-server").exists(),
-        "no node image at {}: run `make image` first",
+        "no node image at {}: run `make rootfs` first",
         image.display()
     );
     image

@@ -26,7 +26,7 @@ pub struct Kubernetes {
     address: SocketAddr,
     data: PathBuf,
     serving: Option<(CancellationToken, JoinHandle<Result<(), ServerError>>)>,
-    pub(super) client: Client,
+    pub client: Client,
 }
 
 impl Kubernetes {

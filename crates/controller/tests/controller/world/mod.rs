@@ -63,6 +63,8 @@ impl World {
         let options = Options {
             kubeconfig: Some(self.directory.path().join("kubeconfig")),
             northbound: self.database.remote.clone(),
+            databases: None,
+            certificates: None,
             http: Some(address),
             tls: None,
         };

@@ -1,0 +1,195 @@
+//! Issues the certificates of all parts and keeps them fresh, in Secrets of one namespace.
+//!
+//! ```text
+//! Secrets ──read──► plan (pure) ──actions──► issue (keys) ──create, update──► Secrets
+//!    └──────────────── watch: gone, damaged, written by another controller ─────┘
+//! ```
+//!
+//! Run by every controller: a Secret is only ever created, or updated from the version that was planned with, so two of them cannot undo
+//! each other. Waits for the next deadline or for a change of a Secret, whichever comes first.
+
+mod files;
+mod issue;
+mod pem;
+mod plan;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use futures::stream::{SelectAll, select_all};
+use futures::{Stream, StreamExt as _};
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ObjectMeta, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use netloom_ovsdb::client::Tls;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::watch::Doubling;
+use plan::{AUTHORITY, Action, Files, Found, Lifetimes, Role};
+
+/// How certificates are issued.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The namespace of the Secrets.
+    pub namespace: String,
+    /// Where the controller keeps its own.
+    pub directory: PathBuf,
+    /// How long certificates are valid.
+    pub lifetime: Duration,
+}
+
+/// The three files of a directory of certificates.
+pub fn in_directory(directory: &std::path::Path) -> Tls {
+    Tls {
+        ca: directory.join(plan::CA_CERTIFICATE),
+        cert: directory.join(plan::CERTIFICATE),
+        key: directory.join(plan::KEY),
+    }
+}
+
+/// Makes an authority and writes a certificate of it for every role, to a directory of the role's name. For tests and labs without an API.
+pub fn issue_to(directory: &std::path::Path, lifetime: Duration) -> Result<()> {
+    let (now, lifetimes) = (Timestamp::now(), Lifetimes { leaf: lifetime });
+    let mut found = Found::default();
+    loop {
+        let actions = plan::plan(now, &found, lifetimes).actions;
+        if actions.is_empty() {
+            break;
+        }
+        for action in actions {
+            let (secret, files) = issue::perform(&action, now, &found, lifetimes)?;
+            match Role::ALL.into_iter().find(|role| role.secret() == secret) {
+                Some(role) => drop(found.leaves.insert(role, files)),
+                None => found.authority = Some(files),
+            }
+        }
+    }
+    let write = |(role, content): (&Role, &Files)| files::write(&directory.join(role.name()), content);
+    found.leaves.iter().try_for_each(write)
+}
+
+/// Issues for ever; tells when all certificates are there and the controller's own are in its directory.
+pub async fn run(client: kube::Client, options: Options, issued: watch::Sender<bool>) -> Result<()> {
+    let api = Api::<Secret>::namespaced(client, &options.namespace);
+    let mut changes = changes(&api).ready_chunks(64);
+    let mut delays = Doubling::default();
+    loop {
+        let wait = match settle(&api, &options).await {
+            Ok(next) => {
+                issued.send_replace(true);
+                delays = Doubling::default();
+                Duration::try_from(next.duration_since(Timestamp::now())).unwrap_or_default()
+            }
+            Err(error) => {
+                warn!(error = format!("{error:#}"), "cannot issue certificates, trying again");
+                delays.next().unwrap_or_default()
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            change = changes.next() => if change.is_none() {
+                bail!("the watch of the certificates' Secrets ended");
+            }
+        }
+    }
+}
+
+/// One item whenever one of the Secrets may be another than before. Each is watched by its name, so that nobody has to allow more.
+fn changes(api: &Api<Secret>) -> SelectAll<impl Stream<Item = ()> + use<>> {
+    select_all(secrets().map(|name| {
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let events = watcher(api.clone(), config).backoff(Doubling::default());
+        let changed = events.filter_map(move |event| {
+            std::future::ready(match event {
+                Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_) | watcher::Event::InitDone) => Some(()),
+                Ok(_) => None,
+                Err(error) => {
+                    warn!(secret = name, %error, "watch interrupted, trying again");
+                    None
+                }
+            })
+        });
+        Box::pin(changed)
+    }))
+}
+
+fn secrets() -> impl Iterator<Item = &'static str> {
+    std::iter::once(AUTHORITY).chain(Role::ALL.map(Role::secret))
+}
+
+/// Does what has to be done, until nothing has; gives the next deadline.
+async fn settle(api: &Api<Secret>, options: &Options) -> Result<Timestamp> {
+    let lifetimes = Lifetimes { leaf: options.lifetime };
+    // Every step brings the Secrets closer; more of them than this means that somebody else keeps changing them.
+    'again: for _ in 0..32 {
+        let (found, present) = read(api).await?;
+        let now = Timestamp::now();
+        let plan = plan::plan(now, &found, lifetimes);
+        if plan.actions.is_empty() {
+            let own = found.leaves.get(&Role::Controller).context("find the controller's certificate")?;
+            files::write(&options.directory, own)?;
+            return Ok(plan.next);
+        }
+        for action in plan.actions {
+            let (secret, files) = issue::perform(&action, now, &found, lifetimes)?;
+            let before = present.iter().find(|before| before.metadata.name.as_deref() == Some(secret));
+            if !write(api, secret, files, before).await? {
+                continue 'again;
+            }
+            match action {
+                Action::MakeAuthority { reason, .. } => info!(secret, reason, "made an authority"),
+                Action::MakeSuccessor => info!(secret, "made the authority's successor"),
+                Action::WriteAuthority(_) => info!(secret, "updated the authority"),
+                Action::Issue(_, reason) => info!(secret, reason, "issued a certificate"),
+                Action::Trust(_) => info!(secret, "updated what is trusted"),
+            }
+        }
+    }
+    bail!("somebody else keeps changing the certificates' Secrets; is another controller with other flags running?")
+}
+
+/// What the Secrets hold, and the Secrets that are there.
+async fn read(api: &Api<Secret>) -> Result<(Found, Vec<Secret>)> {
+    let (mut found, mut present) = (Found::default(), Vec::new());
+    for name in secrets() {
+        let secret = api.get_opt(name).await.with_context(|| format!("read Secret {name}"))?;
+        let Some(mut secret) = secret else { continue };
+        let text = |(key, bytes): (String, ByteString)| Some((key, String::from_utf8(bytes.0).ok()?));
+        let content: Files = secret.data.take().unwrap_or_default().into_iter().filter_map(text).collect();
+        match Role::ALL.into_iter().find(|role| role.secret() == name) {
+            Some(role) => drop(found.leaves.insert(role, content)),
+            None => found.authority = Some(content),
+        }
+        present.push(secret);
+    }
+    Ok((found, present))
+}
+
+/// Writes a Secret, from the version that was read; `false` if somebody else was faster. The type of one that is there stays: it cannot be
+/// changed, and nothing depends on it.
+async fn write(api: &Api<Secret>, name: &str, files: Files, before: Option<&Secret>) -> Result<bool> {
+    let mut secret = before.cloned().unwrap_or_else(|| Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some([("app.kubernetes.io/managed-by".to_owned(), "netloom".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        type_: Some(if name == AUTHORITY { "Opaque" } else { "kubernetes.io/tls" }.to_owned()),
+        ..Secret::default()
+    });
+    secret.data = Some(files.into_iter().map(|(key, text)| (key, ByteString(text.into_bytes()))).collect());
+    let written = match before {
+        None => api.create(&PostParams::default(), &secret).await,
+        Some(_) => api.replace(name, &PostParams::default(), &secret).await,
+    };
+    match written {
+        Ok(_) => Ok(true),
+        // Made, changed or deleted since we read it.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("write Secret {name}")),
+    }
+}
