@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::cni::request::Sandbox;
 use crate::metrics::Metrics;
 use crate::net::netlink::Netlink;
 use crate::net::watch::VETH_PREFIX;
+use crate::published::Progress;
 use crate::southbound::Southbound;
 use crate::switch::{Switch, SwitchError};
 
@@ -49,6 +51,10 @@ pub struct Node {
     pub underlay: Underlay,
     /// Sandboxes that are being worked on.
     pub busy: Busy,
+    /// Whether Netloom is being, or was, removed from this node: nothing is attached any more.
+    pub removing: AtomicBool,
+    /// Pods whose ports are open on the node.
+    pub published: Progress,
 }
 
 impl Node {

@@ -11,11 +11,13 @@ mod shared;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use netloom_ovsdb::{Client, Condition, Datum, Events, Function, MonitorTable, Options, Remotes, Row, Tls};
+use netloom_ovsdb::{Client, Condition, Datum, Event, Function, MonitorTable, Options, Remotes, Row, Tls};
+use tokio::sync::mpsc;
 use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::assignment::{Assignment, AssignmentError, ServiceGateway};
+use crate::databases;
 use crate::mirror::{Mirror, Reflect};
 use crate::switch::state::strings;
 use balancer::Balancer;
@@ -144,9 +146,8 @@ fn binding_of(row: &Row) -> Binding {
 }
 
 /// The watch on the Southbound database.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Southbound {
-    client: Client,
     mirror: Mirror<SouthboundState>,
 }
 
@@ -159,65 +160,80 @@ impl std::ops::Deref for Southbound {
 }
 
 impl Southbound {
-    /// Connects; the future follows the database and ends only if the client does.
-    pub fn start(node: &str, remotes: Remotes, tls: Option<Tls>) -> (Arc<Self>, impl Future<Output = anyhow::Error>) {
-        let columns = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
-        let mut options = Options::new(remotes, "OVN_Southbound");
-        options.tls = tls;
-        options.monitor = vec![
-            MonitorTable {
-                table: "Chassis".to_owned(),
-                columns: columns(&["name"]),
-                condition: vec![Condition::equal("name", node)],
-            },
-            MonitorTable {
-                table: "Port_Binding".to_owned(),
-                // The chassis columns are for the condition that follows.
-                columns: columns(&["logical_port", "mac", "external_ids", "requested_chassis", "chassis"]),
-                condition: vec![Condition::Constant(false)],
-            },
-            MonitorTable {
-                table: "Load_Balancer".to_owned(),
-                columns: columns(&["name", "vips", "options"]),
-                // Those of gateways: the others are many, large, and concern no node's agent.
-                condition: vec![Condition::includes("options", Datum::map([balancer::OF_GATEWAYS]))],
-            },
-        ];
-        let (client, events) = Client::start(options);
-        let southbound = Arc::new(Self {
-            client,
-            mirror: Mirror::default(),
-        });
-        (southbound.clone(), follow(southbound, events))
+    /// Connects as soon as there are servers; the future follows them and the database, and ends only if the client does.
+    pub fn start(node: &str, servers: databases::Southbound, tls: Option<Tls>) -> (Arc<Self>, impl Future<Output = anyhow::Error> + use<>) {
+        let southbound = Arc::new(Self::default());
+        (southbound.clone(), follow(southbound, node.to_owned(), servers, tls))
     }
 
-    /// Shows the ports of this chassis, and only those.
-    fn narrow_to(self: &Arc<Self>, chassis: Uuid) {
-        let southbound = self.clone();
+    /// Takes over what the client says; when the chassis is another, shows its ports, and only those.
+    fn take(&self, event: Event, client: &Client, watched: &mut Option<Uuid>, shown: &mpsc::UnboundedSender<()>) {
+        self.apply(event);
+        let chassis = self.read(|state| state.chassis);
+        let Some(chassis) = chassis.filter(|chassis| *watched != Some(*chassis)) else {
+            return;
+        };
+        *watched = Some(chassis);
+        let (client, shown) = (client.clone(), shown.clone());
         let of = |column: &str| Condition::new(column, Function::Equal, chassis);
         let condition = vec![of("requested_chassis"), of("chassis")];
         info!(%chassis, "watching the ports of this chassis");
         // Not awaited here: it returns when the replica shows the rows, which is our own doing.
         tokio::spawn(async move {
-            match southbound.client.set_condition("Port_Binding", condition).await {
-                Ok(()) => southbound.note(|state| state.ports_shown = true),
+            match client.set_condition("Port_Binding", condition).await {
+                Ok(()) => drop(shown.send(())),
                 Err(error) => warn!(%error, "cannot watch the ports of this chassis"),
             }
         });
     }
 }
 
-async fn follow(southbound: Arc<Southbound>, mut events: Events) -> anyhow::Error {
+fn options(node: &str, remotes: Remotes, tls: Option<Tls>) -> Options {
+    let columns = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+    let mut options = Options::new(remotes, "OVN_Southbound");
+    options.tls = tls;
+    options.monitor = vec![
+        MonitorTable {
+            table: "Chassis".to_owned(),
+            columns: columns(&["name"]),
+            condition: vec![Condition::equal("name", node)],
+        },
+        MonitorTable {
+            table: "Port_Binding".to_owned(),
+            // The chassis columns are for the condition that follows.
+            columns: columns(&["logical_port", "mac", "external_ids", "requested_chassis", "chassis"]),
+            condition: vec![Condition::Constant(false)],
+        },
+        MonitorTable {
+            table: "Load_Balancer".to_owned(),
+            columns: columns(&["name", "vips", "options"]),
+            // Those of gateways: the others are many, large, and concern no node's agent.
+            condition: vec![Condition::includes("options", Datum::map([balancer::OF_GATEWAYS]))],
+        },
+    ];
+    options
+}
+
+async fn follow(southbound: Arc<Southbound>, node: String, mut servers: databases::Southbound, tls: Option<Tls>) -> anyhow::Error {
+    let (client, mut events) = Client::start(options(&node, servers.remotes().await, tls));
+    let (shown, mut ports_shown) = mpsc::unbounded_channel();
     let mut watched = None;
-    while let Some(event) = events.recv().await {
-        southbound.apply(event);
-        let chassis = southbound.read(|state| state.chassis);
-        if let Some(chassis) = chassis.filter(|chassis| watched != Some(*chassis)) {
-            watched = Some(chassis);
-            southbound.narrow_to(chassis);
+    loop {
+        tokio::select! {
+            event = events.recv() => match event {
+                Some(event) => southbound.take(event, &client, &mut watched, &shown),
+                None => return anyhow::anyhow!("the client of the southbound database ended"),
+            },
+            Some(()) = ports_shown.recv() => {
+                // The client has said so, but we may not have listened yet.
+                while let Some(event) = events.try_recv() {
+                    southbound.take(event, &client, &mut watched, &shown);
+                }
+                southbound.note(|state| state.ports_shown = true);
+            }
+            () = servers.changed() => client.set_remotes(servers.remotes().await),
         }
     }
-    anyhow::anyhow!("the client of the southbound database ended")
 }
 
 #[cfg(test)]

@@ -3,56 +3,26 @@
 
 mod world;
 
-use std::sync::Arc;
-
-use netloom_apiserver::NoKubelet;
-use tokio_util::sync::CancellationToken;
 use world::World;
 
 #[test]
 fn the_gateway_is_published_and_kept() {
     let world = World::new();
-    let data = tempfile::tempdir().unwrap();
-    let stop = CancellationToken::new();
-    let address = "127.0.0.1:6443".parse().unwrap();
-    let options = netloom_apiserver::Options {
-        listeners: vec![world.listen("127.0.0.1:6443")],
-        data: data.path().join("objects"),
-        token: "t0ken".to_owned(),
-        service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
-        advertise: vec![address],
-        kubelet: Arc::new(NoKubelet),
-        stop: stop.clone(),
-    };
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let server = runtime.spawn(netloom_apiserver::run(options));
-    let url = netloom_apiserver::server_url(address, "t0ken");
-    world.sh(&format!(
-        "printf 'apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: \"{url}\"}}}}]\n\
-         users: [{{name: u, user: {{token: t0ken}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n' >/root/kubeconfig"
-    ));
-    let kubectl = "KUBECONFIG=/root/kubeconfig kubectl";
-    let node = format!("printf 'apiVersion: v1\nkind: Node\nmetadata: {{name: node1}}\n' | {kubectl} create -f -");
-    let published = || {
-        world.sh(&format!(
-            "{kubectl} get node node1 -o jsonpath='{{.metadata.annotations.netloom\\.io/gateway}}'"
-        ))
-    };
+    let _api = world.start_api();
+    let published = || world.annotation("gateway");
     let expected = r#"{"mac":"0a:00:00:00:00:02","addresses":["172.30.0.2/24","fd30::2/64"],"nextHops":["172.30.0.1","fd30::1"]}"#;
 
     world.start_agent_with_kubeconfig("/root/kubeconfig");
-    world.sh(&node);
+    world.register("{}");
     world.wait_until(|| published() == expected);
     world.sh("ip addr add 172.30.0.9/24 dev br-ex");
     world.wait_until(|| published().contains("172.30.0.9/24"));
     world.sh("ip addr del 172.30.0.9/24 dev br-ex");
     world.wait_until(|| published() == expected);
     // A node that is registered anew has lost its annotations.
-    world.sh(&format!("{kubectl} delete node node1"));
-    world.sh(&node);
+    world.kubectl("delete node node1");
+    world.register("{}");
     world.wait_until(|| published() == expected);
-    stop.cancel();
-    runtime.block_on(server).unwrap().unwrap();
 }
 
 #[test]

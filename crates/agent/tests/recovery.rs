@@ -174,8 +174,8 @@ fn a_port_that_becomes_this_nodes_later_is_seen() {
 #[test]
 fn a_chassis_that_registers_anew_keeps_its_ports() {
     let world = World::ready();
-    world.sh("ovn-appctl -t ovn-controller exit
-         ovn-controller --detach --no-chdir --log-file --pidfile unix:/run/openvswitch/db.sock 2>/dev/null");
+    world.sh("ovn-appctl -t ovn-controller exit");
+    world.start_ovn_controller();
     let pod = world.pod("a", 10);
     world.add(&pod);
     assert!(world.pings(&pod, "10.244.1.1"));

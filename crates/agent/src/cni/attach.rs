@@ -21,6 +21,7 @@ use crate::net::netns::Netns;
 use crate::net::route::{MAIN, NextHop};
 use crate::net::{fence, offload};
 use crate::node::{INTEGRATION_BRIDGE, Node, veth_name};
+use crate::published::mapping;
 use crate::southbound::SouthboundState;
 use crate::switch::state::ids;
 use crate::switch::{Plug, SwitchState};
@@ -70,12 +71,15 @@ async fn plug_pod(node: &Node, request: &Request, pod: &Pod, netns_path: &Path) 
     // The ends of veths that belonged to an older instance of the pod have just left the bridge.
     detach::remove_devices(node, &plugged.replaced).await?;
 
-    ((), stages.installed) = timed(wait_installed(node, plugged.interface, &pod.port())).await?;
+    let port = pod.port();
+    let wait = wait_installed(node, plugged.interface, &port);
+    let publish = wait_published(node, request, plugged.interface);
+    (((), ()), stages.installed) = timed(async { tokio::try_join!(wait, publish) }).await?;
     stages.total = begin.elapsed();
     node.metrics.record_add(&stages);
     let micros = |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     info!(
-        pod = pod.port(),
+        pod = port,
         device,
         addresses = join(&assignment.addresses),
         wait_port_us = micros(stages.wait_port),
@@ -291,6 +295,18 @@ async fn wait_installed(node: &Node, interface: Uuid, port: &str) -> Result<(), 
     })
 }
 
+/// Waits until the node leads the ports the pod publishes to it, if there are any.
+async fn wait_published(node: &Node, request: &Request, interface: Uuid) -> Result<(), CniError> {
+    if request.host_ports.is_empty() {
+        return Ok(());
+    }
+    timeout(node.deadline, node.published.wait(interface)).await.map_err(|_| {
+        let seconds = node.deadline.as_secs();
+        CniError::new(Code::TryAgain, format!("the host ports of the pod are not open after {seconds} s"))
+            .details("the agent's log says why it cannot write its nftables table, or whether the node's management port is not assigned")
+    })
+}
+
 fn external_ids(request: &Request, pod: &Pod, netns: &Path, assignment: &Assignment) -> Vec<(&'static str, String)> {
     let mut pairs = vec![
         (ids::IFACE_ID, pod.port()),
@@ -302,6 +318,9 @@ fn external_ids(request: &Request, pod: &Pod, netns: &Path, assignment: &Assignm
         (ids::ADDRESSES, join(&assignment.addresses)),
         (ids::NETWORK, request.network.clone()),
     ];
+    if !request.host_ports.is_empty() {
+        pairs.push((ids::HOST_PORTS, mapping::record(&request.host_ports)));
+    }
     if let Some(uid) = pod.uid.as_ref().or(assignment.uid.as_ref()) {
         pairs.push((ids::UID, uid.clone()));
     }

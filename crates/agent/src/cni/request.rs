@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::{CniError, Code};
+use crate::published::mapping::{self, Mapping};
 
 /// A request larger than this is refused before it is parsed.
 pub const MAX_REQUEST: usize = 1 << 20;
@@ -103,6 +104,8 @@ pub struct Request {
     pub network: String,
     /// MTU set in the network configuration.
     pub mtu: Option<u32>,
+    /// ADD: the ports the pod publishes on its node.
+    pub host_ports: Vec<Mapping>,
     /// The result of the ADD this CHECK is about.
     pub previous: Option<Value>,
     /// GC: the attachments that are still in use.
@@ -157,6 +160,8 @@ struct WireConfig {
     #[serde(default)]
     name: String,
     mtu: Option<u32>,
+    #[serde(default)]
+    runtime_config: Value,
     prev_result: Option<Value>,
     #[serde(rename = "cni.dev/valid-attachments")]
     valid_attachments: Option<Vec<Sandbox>>,
@@ -201,6 +206,11 @@ pub fn parse_request(bytes: &[u8]) -> Result<Request, CniError> {
     if wire.config.mtu.is_some_and(|mtu| !(576..=65535).contains(&mtu)) {
         return Err(CniError::new(Code::InvalidConfig, "`mtu` must be between 576 and 65535"));
     }
+    // Whatever is wrong with them, what was attached can be detached.
+    let host_ports = match command {
+        Command::Add => parse_host_ports(&wire.config.runtime_config)?,
+        _ => Vec::new(),
+    };
     Ok(Request {
         command,
         version,
@@ -209,6 +219,7 @@ pub fn parse_request(bytes: &[u8]) -> Result<Request, CniError> {
         args: parse_args(&wire.args)?,
         network: wire.config.name,
         mtu: wire.config.mtu,
+        host_ports,
         previous: wire.config.prev_result,
         valid: wire.config.valid_attachments.or(wire.config.attachments),
     })
@@ -233,6 +244,16 @@ fn check_sandbox(sandbox: &Sandbox) -> Result<(), CniError> {
         ));
     }
     Ok(())
+}
+
+/// The runtime passes `portMappings` to plugins whose configuration declares that capability.
+fn parse_host_ports(runtime_config: &Value) -> Result<Vec<Mapping>, CniError> {
+    let mappings = runtime_config.get("portMappings").unwrap_or(&Value::Null);
+    mapping::parse(mappings).map_err(|wrong| {
+        CniError::new(Code::InvalidConfig, format!("the host ports of the pod are not usable: {wrong}")).details(
+            "they come from `hostPort`, `hostIP` and `protocol` of the pod's containers, in `runtimeConfig` of the network configuration",
+        )
+    })
 }
 
 fn parse_args(text: &str) -> Result<BTreeMap<String, String>, CniError> {
@@ -292,6 +313,24 @@ mod tests {
         assert_eq!(code(|r| r["config"]["mtu"] = json!(10)), Code::InvalidConfig);
         assert_eq!(parse_request(b"{").unwrap_err().code, Code::Decode);
         assert_eq!(parse_request(&vec![b' '; MAX_REQUEST + 1]).unwrap_err().code, Code::Decode);
+    }
+
+    #[test]
+    fn host_ports_are_read_and_mistakes_do_not_keep_a_pod_attached() {
+        let with = |command: &str, mappings: Value| {
+            request(|r| {
+                r["command"] = json!(command);
+                r["config"]["runtimeConfig"] = json!({ "portMappings": mappings });
+            })
+        };
+        let good = json!([{ "hostPort": 8080, "containerPort": 80, "protocol": "tcp" }]);
+        assert_eq!(with("ADD", good).unwrap().host_ports[0].host_port, 8080);
+        assert_eq!(request(|_| {}).unwrap().host_ports, []);
+        let bad = json!([{ "hostPort": 0, "containerPort": 80 }]);
+        let error = with("ADD", bad.clone()).unwrap_err();
+        assert_eq!(error.code, Code::InvalidConfig);
+        assert!(error.message.contains("`portMappings[0]`: `hostPort`"), "{error}");
+        assert_eq!(with("DEL", bad).unwrap().host_ports, []);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -110,6 +111,9 @@ async fn perform(node: &Node, request: &Request, stop: &CancellationToken) -> Re
 
 /// ADD, unless the agent stops or a DEL for the same sandbox overtakes it.
 async fn add(node: &Node, request: &Request, stop: &CancellationToken) -> Result<Value, CniError> {
+    if node.removing.load(Ordering::Relaxed) {
+        return Err(CniError::new(Code::TryAgain, "netloom is being removed from this node"));
+    }
     let claim = node.busy.claim(&request.sandbox, false).await;
     let why = tokio::select! {
         result = attach::attach(node, request) => return result,

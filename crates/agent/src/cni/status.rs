@@ -1,6 +1,8 @@
 //! STATUS, and readiness: can a pod be attached right now? Answers from the replicas alone, so it costs nothing and
 //! never blocks; every "no" says what is missing.
 
+use std::sync::atomic::Ordering;
+
 use super::error::{CniError, Code};
 use crate::host_port::Role;
 use crate::node::{INTEGRATION_BRIDGE, Node};
@@ -8,6 +10,9 @@ use crate::node::{INTEGRATION_BRIDGE, Node};
 /// Whether pods can be attached; the error says why not.
 pub fn status(node: &Node) -> Result<(), CniError> {
     let unavailable = |message: String| Err(CniError::new(Code::NotAvailable, message));
+    if node.removing.load(Ordering::Relaxed) {
+        return unavailable("netloom is being removed from this node".to_owned());
+    }
     let port = Role::Management.port_of(&node.name);
     let missing = node.switch.read(|state| {
         if !state.connected {

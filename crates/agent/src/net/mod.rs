@@ -1,6 +1,9 @@
-//! The kernel's side of the node: links, addresses, routes and rules by netlink, device settings, nftables, a pod's
-//! namespace, checksum offload, and the fence of the userspace datapath. Nothing here knows CNI, OVN or Kubernetes.
+//! The kernel's side of the node: links, addresses, routes and rules by netlink, device settings, nftables, tracked
+//! connections, a pod's namespace, checksum offload, and the fence of the userspace datapath. Nothing here knows CNI,
+//! OVN or Kubernetes.
 
+pub mod belongings;
+pub mod conntrack;
 pub mod fence;
 pub mod netlink;
 pub mod netns;

@@ -64,6 +64,30 @@ pub async fn has_table(table: &str) -> Result<bool, NetError> {
     Ok(listed.lines().any(|line| line.strip_prefix("table ") == Some(table)))
 }
 
+/// What a table says, without the elements of its sets and maps; none if there is no such table.
+pub async fn list_table(table: &str) -> Result<Option<String>, NetError> {
+    let operation = format!("list table {table}");
+    let output = Command::new("nft")
+        .args(["--terse", "list", "table"])
+        .args(table.split(' '))
+        .env("LC_ALL", "C")
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(NetError::io(format!("{operation} (is nft installed?)")))?;
+    if output.status.success() {
+        return Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()));
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("No such file or directory") {
+        return Ok(None);
+    }
+    Err(NetError::Nft {
+        operation,
+        output: said.trim().to_owned(),
+    })
+}
+
 /// Runs `script`; `operation` names what for, in errors.
 pub async fn run(operation: impl Into<String>, script: String) -> Result<(), NetError> {
     let operation = operation.into();

@@ -1,5 +1,5 @@
-//! Kernel settings of single devices. Written only where they differ, so that a read-only `/proc/sys` is fine on a node
-//! that is set up already. The host's global settings are read, never written.
+//! Kernel settings, of single devices mostly. Written only where they differ, so that a read-only `/proc/sys` is fine on a
+//! node that is set up already. The host's global settings are written by `set_up` alone, which has to be asked for.
 
 use std::path::PathBuf;
 

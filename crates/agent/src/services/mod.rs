@@ -27,7 +27,7 @@ const TABLE: &str = "inet netloom";
 /// The mark of packets from the host to external addresses of services; set and removed within the host.
 const MARK: u32 = 0x1000;
 /// Sends them to a route table of their own.
-const RULE: MarkRule = MarkRule {
+pub const RULE: MarkRule = MarkRule {
     mark: MARK,
     table: 0x6c6f,
     priority: 1000,

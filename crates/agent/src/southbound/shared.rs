@@ -17,7 +17,7 @@ fn image() -> PathBuf {
     let image = std::env::var_os("NETLOOM_IMAGE").map_or_else(|| PathBuf::from("/var/cache/netloom/image/rootfs"), PathBuf::from);
     assert!(
         image.join("usr/sbin/ovsdb-server").exists(),
-        "no node image at {}: run `make image` first",
+        "no node image at {}: run `make rootfs` first",
         image.display()
     );
     image
@@ -75,7 +75,7 @@ impl Database {
 
     /// The watch of a node, connected.
     async fn watch(&self, node: &'static str) -> Arc<Southbound> {
-        let (southbound, follow) = Southbound::start(node, self.remote.parse().unwrap(), None);
+        let (southbound, follow) = Southbound::start(node, crate::databases::Southbound::Fixed(self.remote.parse().unwrap()), None);
         tokio::spawn(follow);
         southbound.until(|state| state.connected.then_some(())).await;
         southbound

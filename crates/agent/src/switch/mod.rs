@@ -1,5 +1,5 @@
-//! The local Open vSwitch: a typed replica of its configuration that can be waited on, and the two things the agent
-//! does to it, plugging and unplugging. Writes happen one at a time and each waits until the replica shows it, so a
+//! The local Open vSwitch: a typed replica of its configuration that can be waited on, and what the agent does to it:
+//! plugging, unplugging and changes that others compute from the replica. Writes happen one at a time and each waits until the replica shows it, so a
 //! decision taken from the replica is never taken from an outdated one: no logical port ever has two interfaces.
 
 pub mod state;
@@ -81,7 +81,18 @@ impl Switch {
         let mut options = Options::new(remotes, "Open_vSwitch");
         options.monitor = vec![
             table("Open_vSwitch", &["external_ids", "other_config"]),
-            table("Bridge", &["name", "datapath_type", "ports", "fail_mode", "controller"]),
+            table(
+                "Bridge",
+                &[
+                    "name",
+                    "datapath_type",
+                    "ports",
+                    "fail_mode",
+                    "controller",
+                    "other_config",
+                    "external_ids",
+                ],
+            ),
             table("Port", &["name", "interfaces"]),
             table("Interface", &["name", "type", "ofport", "error", "options", "external_ids"]),
         ];
@@ -131,6 +142,20 @@ impl Switch {
         self.until(|state| interfaces.iter().all(|uuid| state.interface(uuid).is_none()).then_some(()))
             .await;
         Ok(names)
+    }
+
+    /// Makes a change that `plan` computes from what is there, until there is nothing left to change.
+    pub async fn change(&self, operation: &str, plan: impl Fn(&SwitchState) -> Transaction) -> Result<bool, SwitchError> {
+        let _writing = self.writing.lock().await;
+        let transaction = self.read(|state| state.check_connected().map(|()| plan(state)))?;
+        if transaction.is_empty() {
+            return Ok(false);
+        }
+        self.transact(operation.to_owned(), transaction).await?;
+        // Somebody else may undo it at once: then the next change is the next attempt.
+        let shown = self.until(|state| (!state.connected || plan(state).is_empty()).then_some(()));
+        let _ = tokio::time::timeout(GRACE, shown).await;
+        Ok(true)
     }
 
     async fn transact(&self, operation: String, transaction: Transaction) -> Result<(), SwitchError> {

@@ -32,8 +32,10 @@ pub mod ids {
     pub const UID: &str = "netloom.io/uid";
     /// The name of the network configuration it was made for.
     pub const NETWORK: &str = "netloom.io/network";
-    /// The addresses it was given, for people who look.
+    /// The addresses it was given: where the pod's host ports lead, and for people who look.
     pub const ADDRESSES: &str = "netloom.io/addresses";
+    /// The ports the pod publishes on its node, as the runtime's `portMappings`; absent if there are none.
+    pub const HOST_PORTS: &str = "netloom.io/host-ports";
 }
 
 /// An `Interface` row.
@@ -92,6 +94,12 @@ pub struct Bridge {
     pub ports: Vec<Uuid>,
     /// Everything whose change makes the switch forget the bridge's flows, as text to compare.
     pub flow_policy: String,
+    /// `fail_mode`, if it is set.
+    pub fail_mode: Option<String>,
+    /// `other_config`.
+    pub other_config: BTreeMap<String, String>,
+    /// The `external_ids` that are ours; OVN keeps many of its own here.
+    pub external_ids: BTreeMap<String, String>,
 }
 
 /// The whole configuration.
@@ -101,6 +109,8 @@ pub struct SwitchState {
     pub connected: bool,
     /// Why not, for messages.
     pub disconnected_because: String,
+    /// The one row of table `Open_vSwitch`; a database that nobody has used yet has none.
+    pub root: Option<Uuid>,
     /// `Open_vSwitch.external_ids`.
     pub external_ids: BTreeMap<String, String>,
     /// `Open_vSwitch.other_config`.
@@ -125,6 +135,7 @@ impl Reflect for SwitchState {
     fn put(&mut self, table: &str, uuid: Uuid, row: Option<&Row>) {
         match table {
             "Open_vSwitch" => {
+                self.root = row.map(|_| uuid);
                 self.external_ids = row.map(|row| strings(row, "external_ids")).unwrap_or_default();
                 self.other_config = row.map(|row| strings(row, "other_config")).unwrap_or_default();
             }
@@ -157,6 +168,11 @@ impl SwitchState {
             .iter()
             .find(|(_, bridge)| bridge.name == name)
             .map(|(uuid, bridge)| (*uuid, bridge))
+    }
+
+    /// Whether there is any bridge.
+    pub fn has_bridges(&self) -> bool {
+        !self.bridges.is_empty()
     }
 
     /// Whether `bridge` is in the userspace datapath.
@@ -215,6 +231,9 @@ fn bridge_of(row: &Row) -> Bridge {
         datapath_type: string(row, "datapath_type"),
         ports: uuids(row, "ports"),
         flow_policy: format!("{:?} {:?}", row.get("fail_mode"), row.get("controller")),
+        fail_mode: row.get("fail_mode").and_then(Datum::as_str).map(str::to_owned),
+        other_config: strings(row, "other_config"),
+        external_ids: ours(row, "external_ids"),
     }
 }
 
@@ -241,6 +260,13 @@ fn string(row: &Row, column: &str) -> String {
 
 fn uuids(row: &Row, column: &str) -> Vec<Uuid> {
     row.get(column).map(|datum| datum.uuids().collect()).unwrap_or_default()
+}
+
+/// The pairs of a map whose keys are ours.
+fn ours(row: &Row, column: &str) -> BTreeMap<String, String> {
+    let mut pairs = strings(row, column);
+    pairs.retain(|key, _| key.starts_with("netloom.io/"));
+    pairs
 }
 
 /// A map of strings.

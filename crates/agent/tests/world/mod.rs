@@ -2,6 +2,7 @@
 //! controller. A test describes pods and looks at packets. Everything lives in one PID namespace and ends with it.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod api;
 pub mod services;
 
 use std::fs;
@@ -68,7 +69,7 @@ fn image() -> PathBuf {
     let path = std::env::var_os("NETLOOM_IMAGE").map_or_else(|| PathBuf::from("/var/cache/netloom/image/rootfs"), PathBuf::from);
     assert!(
         path.join("usr/bin/ovn-controller").exists(),
-        "no node image at {}: run `make image` first",
+        "no node image at {}: run `make rootfs` first",
         path.display()
     );
     path
@@ -212,10 +213,41 @@ impl World {
         self.start_agent_with(&["node1", "unix:/run/ovn/ovnsb_db.sock", "20", path]);
     }
 
+    /// A node on which nothing is installed: an empty switch, and an uplink with the node's addresses.
+    pub fn bare() -> Self {
+        Self::new_with("BARE=1")
+    }
+
+    /// Starts an agent that owns the whole node, with ovn-controller beside it.
+    pub fn start_owner(&self) {
+        self.start_agent_again();
+        self.sh("ovs-vsctl --timeout=20 wait-until open_vswitch . external_ids:system-id=node1");
+        self.start_ovn_controller();
+    }
+
+    /// Starts ovn-controller, once the one before has ended: it holds the pid file until then.
+    pub fn start_ovn_controller(&self) {
+        self.wait_until(|| self.holds("test ! -e /run/ovn/ovn-controller.pid"));
+        self.sh("ovn-controller --detach --no-chdir --log-file --pidfile unix:/run/openvswitch/db.sock 2>/dev/null");
+    }
+
+    /// Starts such an agent again, whatever is there.
+    pub fn start_agent_again(&self) {
+        self.start(
+            &["node1", "unix:/run/ovn/ovnsb_db.sock", "20", "/root/kubeconfig"],
+            &[("NODE_IP", "172.30.0.2")],
+        );
+    }
+
     fn start_agent_with(&self, arguments: &[&str]) {
+        self.start(arguments, &[]);
+    }
+
+    fn start(&self, arguments: &[&str], environment: &[(&str, &str)]) {
         let mut child = self
             .enter("/opt/cni/bin/agent")
             .args(arguments)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

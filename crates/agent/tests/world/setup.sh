@@ -1,4 +1,5 @@
 # Brings up the node `node1` with a logical network, as the lab and the controller would. Run inside its namespaces.
+# With BARE the switch's database is empty and the uplink has the node's addresses, as before anything is installed.
 mkdir -p /run/openvswitch /run/ovn /run/netns /var/log/openvswitch /var/log/ovn /etc/ovn
 rm -f /etc/openvswitch/conf.db
 ip link set lo up
@@ -11,13 +12,18 @@ ovsdb-server --detach --no-chdir --log-file=/var/log/ovn/nb.log --pidfile=/run/o
   --remote=punix:/run/ovn/ovnnb_db.sock /etc/ovn/nb.db 2>/dev/null
 ovsdb-server --detach --no-chdir --log-file=/var/log/ovn/sb.log --pidfile=/run/ovn/sb.pid --unixctl=/run/ovn/sb.ctl \
   --remote=punix:/run/ovn/ovnsb_db.sock /etc/ovn/sb.db 2>/dev/null
-ovs-vsctl --no-wait init -- set open_vswitch . external_ids:system-id=node1 external_ids:hostname=node1 \
+[ -n "$BARE" ] || ovs-vsctl --no-wait init -- set open_vswitch . external_ids:system-id=node1 external_ids:hostname=node1 \
   external_ids:ovn-remote=unix:/run/ovn/ovnsb_db.sock external_ids:ovn-encap-type=geneve \
   external_ids:ovn-encap-ip=172.30.0.2 external_ids:ovn-bridge-datapath-type=netdev \
   external_ids:ovn-bridge-mappings=external:br-ex ${TSO:+other_config:userspace-tso-enable=true}
 ovn-nbctl init
 ovn-sbctl init
-ovs-vswitchd --disable-system $daemon --pidfile 2>/dev/null
+if [ -n "$BARE" ]; then
+  # It detaches once it has something to do.
+  ovs-vswitchd --disable-system $daemon --pidfile >/dev/null 2>&1 &
+else
+  ovs-vswitchd --disable-system $daemon --pidfile 2>/dev/null
+fi
 ovn-northd $daemon --pidfile --ovnnb-db=unix:/run/ovn/ovnnb_db.sock --ovnsb-db=unix:/run/ovn/ovnsb_db.sock 2>/dev/null
 
 # The wire, with a host outside at its other end.
@@ -28,6 +34,14 @@ ip -n outside addr add 172.30.0.1/24 dev wire
 ip -n outside addr add fd30::1/64 dev wire nodad
 ip -n outside link set wire up
 ip netns exec outside ethtool -K wire tx off >/dev/null
+if [ -n "$BARE" ]; then
+  ip link set uplink address 0a:00:00:00:00:02 mtu 1490 up
+  ip addr add 172.30.0.2/24 dev uplink
+  ip addr add fd30::2/64 dev uplink nodad
+  ip route add default via 172.30.0.1 dev uplink proto dhcp src 172.30.0.2 metric 100
+  ip route add 203.0.113.0/24 via 172.30.0.1 dev uplink table 77
+  ip route add default via fd30::1
+else
 ovs-vsctl add-br br-int -- set bridge br-int datapath_type=netdev fail-mode=secure
 ovs-vsctl add-br br-ex -- set bridge br-ex datapath_type=netdev other_config:hwaddr=0a:00:00:00:00:02 -- add-port br-ex uplink
 nft add table netdev wire
@@ -38,6 +52,7 @@ ip addr add fd30::2/64 dev br-ex nodad
 ip link set br-ex up
 ip route add default via 172.30.0.1
 ip route add default via fd30::1
+fi
 
 # The node's subnet and management port, and the way out, as the controller would write them.
 ovn-nbctl lr-add cluster-router -- ls-add node1 -- ls-add join \
@@ -68,4 +83,4 @@ ovn-nbctl lsp-add node1 management_node1 \
      'external_ids:"netloom.io/addresses"="10.244.1.2/24,fd00:10:244:1::2/64"' \
      'external_ids:"netloom.io/gateways"="10.244.1.1,fd00:10:244:1::1"' \
      'external_ids:"netloom.io/routes"="10.244.0.0/16,fd00:10:244::/48"'
-ovn-controller $daemon --pidfile unix:/run/openvswitch/db.sock 2>/dev/null
+[ -n "$BARE" ] || ovn-controller $daemon --pidfile unix:/run/openvswitch/db.sock 2>/dev/null

@@ -1,10 +1,17 @@
 //! `netloom agent`: flags to [`netloom_agent`].
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use netloom_agent::databases::Southbound;
+use netloom_agent::install::Files;
+use netloom_agent::uplink::Choice;
+use netloom_discovery::Service;
+use netloom_ovsdb::Remotes;
+use netloom_ovsdb::client::Tls;
 
 use super::process::{self, TlsFlags};
 
@@ -15,8 +22,11 @@ pub struct Agent {
     #[arg(long, env = "NODE_NAME")]
     node: String,
     /// Southbound database servers, e.g. tcp:10.0.0.1:6642
-    #[arg(long, env = "NETLOOM_SOUTHBOUND")]
-    southbound: String,
+    #[arg(long, env = "NETLOOM_SOUTHBOUND", required_unless_present = "databases")]
+    southbound: Option<Remotes>,
+    /// Service whose endpoints serve the databases, as NAMESPACE/NAME, instead of --southbound
+    #[arg(long, env = "NETLOOM_DATABASES", conflicts_with = "southbound")]
+    databases: Option<Service>,
     /// The node's own Open vSwitch database
     #[arg(long, default_value = "unix:/run/openvswitch/db.sock")]
     ovs: String,
@@ -32,27 +42,95 @@ pub struct Agent {
     /// MTU of pods, instead of the underlay's less the tunnel header
     #[arg(long)]
     mtu: Option<u32>,
+    /// The node's own address: where tunnels end, and by which the uplink is found
+    #[arg(long, env = "HOST_IP")]
+    node_ip: Option<IpAddr>,
+    /// Set Open vSwitch up for OVN (external_ids, br-int) and keep it so; without, somebody else has
+    #[arg(long, requires = "node_ip")]
+    set_up_switch: bool,
+    /// Device to give to br-ex with its addresses and routes: its name, auto (the one with the node's address) or none
+    #[arg(long, default_value = "none")]
+    uplink: Choice,
+    /// Where packets are switched; auto is the kernel if it has the openvswitch module
+    #[arg(long, value_enum, default_value = "auto")]
+    datapath: Datapath,
+    /// Install the CNI plugin into this directory
+    #[arg(long, requires = "cni_conf_directory", value_name = "DIRECTORY")]
+    cni_bin_directory: Option<PathBuf>,
+    /// Install the CNI configuration into this directory
+    #[arg(long, requires = "cni_bin_directory", value_name = "DIRECTORY")]
+    cni_conf_directory: Option<PathBuf>,
+    /// The CNI plugin to install
+    #[arg(long, default_value = "/usr/libexec/netloom/netloom-cni", value_name = "FILE")]
+    cni_plugin: PathBuf,
+    /// Version of CNI to write the configuration in: 1.0.0 is read by every runtime, 1.1.0 has GC and STATUS
+    #[arg(long, default_value = "1.0.0", value_parser = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"])]
+    cni_version: String,
+    /// Directory whose contents are deleted when Netloom is removed from the node
+    #[arg(long, value_name = "DIRECTORY")]
+    state_directory: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsFlags,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Datapath {
+    Auto,
+    Kernel,
+    Userspace,
+}
+
+impl From<Datapath> for netloom_agent::set_up::Datapath {
+    fn from(flag: Datapath) -> Self {
+        match flag {
+            Datapath::Auto => Self::Auto,
+            Datapath::Kernel => Self::Kernel,
+            Datapath::Userspace => Self::Userspace,
+        }
+    }
 }
 
 /// Runs the agent until it is asked to stop.
 pub fn run(flags: Agent) -> Result<ExitCode> {
     process::log();
+    let directories = flags.cni_bin_directory.zip(flags.cni_conf_directory);
+    let cni_files = directories.map(|(binaries, configurations)| Files {
+        plugin: flags.cni_plugin,
+        binaries,
+        configurations,
+        version: flags.cni_version,
+        socket: flags.socket.clone(),
+    });
+    let tls: Option<Tls> = flags.tls.into();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    let _entered = runtime.enter();
+    let southbound = match (flags.southbound, flags.databases) {
+        (Some(remotes), _) => Southbound::Fixed(remotes),
+        (None, Some(service)) => {
+            let client = runtime.block_on(netloom_controller::kubernetes(flags.kubeconfig.as_deref()))?;
+            Southbound::Members(netloom_discovery::watch(client, service), tls.is_some())
+        }
+        (None, None) => anyhow::bail!("find the databases: pass --southbound or --databases"),
+    };
     let options = netloom_agent::Options {
         ovs: flags.ovs,
         kubeconfig: flags.kubeconfig,
         socket: flags.socket,
         health: Some(flags.http),
         mtu: flags.mtu,
-        tls: flags.tls.into(),
-        ..netloom_agent::Options::new(flags.node, flags.southbound)
+        tls,
+        node_ip: flags.node_ip,
+        set_up_switch: flags.set_up_switch,
+        uplink: flags.uplink,
+        datapath: flags.datapath.into(),
+        cni_files,
+        state_directory: flags.state_directory,
+        ..netloom_agent::Options::new(flags.node, southbound)
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("start the runtime")?;
     runtime.block_on(netloom_agent::run(options))?;
     Ok(ExitCode::SUCCESS)
 }
