@@ -1,4 +1,4 @@
-//! The `netloom` command: one binary for people (`lab`, `show`, `plan`) and for the parts it runs (`controller`, `agent`).
+//! The `netloom` command: one binary for people (`lab`, `show`, `plan`, `doctor`) and for the parts it runs (`controller`, `agent`, `run`).
 //!
 //! Each subcommand is a module under `commands`: it maps flags to the `Options` of a library crate and prints.
 
@@ -24,10 +24,16 @@ enum Command {
     Show(commands::show::Show),
     /// Show what the network would be, from manifests alone
     Plan(commands::plan::Plan),
+    /// Check a cluster or a node, and say what to do about each finding
+    Doctor(commands::doctor::Doctor),
+    /// Take Netloom off all nodes, before it is deleted from the cluster
+    Uninstall(commands::uninstall::Uninstall),
     /// Run the controller: watches Kubernetes, writes the OVN Northbound database
     Controller(commands::controller::Controller),
     /// Run a node's agent: serves CNI, plugs pods into Open vSwitch
     Agent(commands::agent::Agent),
+    /// Run a part of OVN or Open vSwitch, prepared for this node
+    Run(commands::run::Run),
 }
 
 fn main() -> ExitCode {
@@ -35,8 +41,11 @@ fn main() -> ExitCode {
         Command::Lab(lab) => commands::lab::run(lab),
         Command::Show(show) => commands::show::run(show),
         Command::Plan(plan) => commands::plan::run(plan),
+        Command::Doctor(doctor) => commands::doctor::run(doctor),
+        Command::Uninstall(uninstall) => commands::uninstall::run(uninstall),
         Command::Controller(controller) => commands::controller::run(controller),
         Command::Agent(agent) => commands::agent::run(agent),
+        Command::Run(part) => commands::run::run(part),
     };
     match result {
         Ok(code) => code,

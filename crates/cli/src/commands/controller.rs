@@ -3,8 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use netloom_controller::certificates;
+use netloom_discovery::Service;
 
 use super::process::{self, TlsFlags};
 
@@ -17,21 +20,41 @@ pub struct Controller {
     /// Northbound database servers, e.g. tcp:10.0.0.1:6641,tcp:10.0.0.2:6641
     #[arg(long, env = "NETLOOM_NORTHBOUND", default_value = "unix:/run/ovn/ovnnb_db.sock")]
     northbound: String,
+    /// Service whose endpoints serve the databases, as NAMESPACE/NAME, instead of --northbound
+    #[arg(long, env = "NETLOOM_DATABASES", conflicts_with = "northbound")]
+    databases: Option<Service>,
     /// Where to serve /metrics, /healthz and /readyz
     #[arg(long, default_value = "0.0.0.0:9641")]
     http: SocketAddr,
     #[command(flatten)]
     tls: TlsFlags,
+    /// Namespace in whose Secrets the certificates of all parts are issued and kept fresh
+    #[arg(long, value_name = "NAMESPACE")]
+    issue_certificates: Option<String>,
+    /// Where the controller keeps its own issued certificate
+    #[arg(long, default_value = "/run/netloom/tls")]
+    tls_directory: PathBuf,
+    /// How long issued certificates are valid, e.g. 90d or 10m; they are renewed after two thirds of it
+    #[arg(long, default_value = "90d", value_parser = process::duration)]
+    certificate_lifetime: Duration,
 }
 
 /// Runs the controller until it is asked to stop.
 pub fn run(flags: Controller) -> Result<ExitCode> {
     process::log();
+    let certificates = flags.issue_certificates.map(|namespace| certificates::Options {
+        namespace,
+        directory: flags.tls_directory.clone(),
+        lifetime: flags.certificate_lifetime,
+    });
+    let own = certificates.as_ref().map(|_| certificates::in_directory(&flags.tls_directory));
     let options = netloom_controller::Options {
         kubeconfig: flags.kubeconfig,
         northbound: flags.northbound,
+        databases: flags.databases,
         http: Some(flags.http),
-        tls: flags.tls.into(),
+        tls: Option::from(flags.tls).or(own),
+        certificates,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -1,6 +1,8 @@
 //! What the long-running subcommands share: logging, certificates, and a token that is cancelled by SIGTERM or Ctrl-C.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use netloom_ovsdb::client::Tls;
@@ -14,6 +16,7 @@ pub fn log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .init();
 }
@@ -34,9 +37,12 @@ pub fn stop_on_signal() -> Result<CancellationToken> {
     Ok(token)
 }
 
-/// Certificates for `ssl:` database servers; all three or none.
+/// Certificates for `ssl:` database servers: a directory, or all three files, or none.
 #[derive(clap::Args)]
 pub struct TlsFlags {
+    /// Directory with ca.crt, tls.crt and tls.key for ssl: servers
+    #[arg(long, env = "NETLOOM_TLS", value_name = "DIRECTORY")]
+    tls: Option<PathBuf>,
     /// Certificate authority of ssl: servers (PEM)
     #[arg(long, requires_all = ["certificate", "private_key"])]
     ca_certificate: Option<PathBuf>,
@@ -50,10 +56,43 @@ pub struct TlsFlags {
 
 impl From<TlsFlags> for Option<Tls> {
     fn from(flags: TlsFlags) -> Self {
-        Some(Tls {
-            ca: flags.ca_certificate?,
-            cert: flags.certificate?,
-            key: flags.private_key?,
-        })
+        match (flags.ca_certificate, flags.certificate, flags.private_key) {
+            (Some(ca), Some(cert), Some(key)) => Some(Tls { ca, cert, key }),
+            _ => flags
+                .tls
+                .map(|directory| netloom_controller::certificates::in_directory(&directory)),
+        }
+    }
+}
+
+/// Reads a duration such as `90d`, `12h`, `10m` or `30s`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no duration: write a number and one of s, m, h, d, for example 90d");
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 24 * 3600,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    if number == 0 {
+        return Err(wrong());
+    }
+    Ok(Duration::from_secs(u64::from(number) * seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        assert_eq!(duration("90d"), Ok(Duration::from_secs(7_776_000)));
+        assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
+        for text in ["", "d", "90", "0s", "-1m", "1é", "4294967296d"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
     }
 }

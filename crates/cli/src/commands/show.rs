@@ -7,12 +7,14 @@ mod services;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use look::{Place, Seen};
+use netloom_discovery::Service;
 use netloom_network::{Scope, diff, view};
 use serde::Serialize;
 
+use super::process::TlsFlags;
 use super::table;
 
 /// Flags of `netloom show`.
@@ -25,10 +27,10 @@ pub struct Show {
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
     /// The lab to look at
-    #[arg(long = "name", default_value = "netloom", conflicts_with_all = ["kubeconfig", "northbound", "southbound"])]
+    #[arg(long = "name", default_value = "netloom", conflicts_with_all = ["kubeconfig", "northbound", "southbound", "databases"])]
     lab: String,
-    /// Kubeconfig of a cluster, instead of a lab
-    #[arg(long, requires = "northbound")]
+    /// Kubeconfig of a cluster, instead of a lab; in a pod its own service account is used
+    #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// Northbound database servers, instead of a lab's
     #[arg(long, requires = "kubeconfig")]
@@ -36,6 +38,11 @@ pub struct Show {
     /// Southbound database servers, which know the health of services' backends
     #[arg(long, requires = "northbound")]
     southbound: Option<String>,
+    /// Service whose endpoints serve both databases, as NAMESPACE/NAME; set in the pods of Netloom
+    #[arg(long, env = "NETLOOM_DATABASES")]
+    databases: Option<Service>,
+    #[command(flatten)]
+    tls: TlsFlags,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -68,13 +75,17 @@ pub fn run(flags: Show) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("start the runtime")?;
-    let place = match (&flags.kubeconfig, &flags.northbound) {
-        (Some(kubeconfig), Some(northbound)) => Place {
-            kubeconfig: kubeconfig.clone(),
-            northbound: northbound.clone(),
-            southbound: flags.southbound.clone(),
+    let tls = flags.tls.into();
+    let place = match (flags.kubeconfig, flags.northbound, flags.databases) {
+        (kubeconfig, Some(northbound), _) => Place {
+            kubeconfig,
+            northbound,
+            southbound: flags.southbound,
+            tls,
         },
-        _ => Place::of_lab(&flags.lab)?,
+        (kubeconfig, None, Some(databases)) => runtime.block_on(Place::of_cluster(kubeconfig, databases, tls))?,
+        (Some(_), None, None) => bail!("where the databases are is not known: add --databases or --northbound to --kubeconfig"),
+        (None, None, None) => Place::of_lab(&flags.lab)?,
     };
     let seen = runtime.block_on(look::at(&place))?;
     let Seen { planner, observed, .. } = &seen;

@@ -4,6 +4,11 @@ use comfy_table::{ContentArrangement, Table, presets};
 
 /// Prints rows under a header.
 pub fn print(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
+    print!("{}", render(header, rows));
+}
+
+/// Rows under a header, as lines.
+pub fn render(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
@@ -13,7 +18,5 @@ pub fn print(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    for line in table.lines() {
-        println!("{}", line.trim_end());
-    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use netloom_discovery::{Database, Service};
 use netloom_lab::Lab;
 use netloom_network::service::Protocol;
 use netloom_network::view::Health;
 use netloom_network::{Northbound, Planner};
-use netloom_ovsdb::client::{Client, Events, MonitorTable, Options};
+use netloom_ovsdb::client::{Client, Events, MonitorTable, Options, Tls};
 use netloom_ovsdb::{Datum, Row};
 
 /// How long a database may take to answer.
@@ -18,12 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where to look.
 pub struct Place {
-    /// How to reach the Kubernetes API.
-    pub kubeconfig: PathBuf,
+    /// How to reach the Kubernetes API; the pod's own way if `None`.
+    pub kubeconfig: Option<PathBuf>,
     /// Northbound remotes.
     pub northbound: String,
     /// Southbound remotes, if they are known.
     pub southbound: Option<String>,
+    /// Certificates for `ssl:` remotes.
+    pub tls: Option<Tls>,
 }
 
 /// A cluster and its database at one moment.
@@ -50,16 +53,33 @@ impl Place {
         let pid = control.with_context(|| format!("lab {name} is not running: start it with `netloom lab up --name {name}`"))?;
         let socket = |database: &str| format!("unix:/proc/{pid}/root/run/ovn/{database}_db.sock");
         Ok(Self {
-            kubeconfig: lab.home().kubeconfig(),
+            kubeconfig: Some(lab.home().kubeconfig()),
             northbound: socket("ovnnb"),
             southbound: Some(socket("ovnsb")),
+            tls: None,
+        })
+    }
+
+    /// A cluster whose databases are found through its API.
+    pub async fn of_cluster(kubeconfig: Option<PathBuf>, databases: Service, tls: Option<Tls>) -> Result<Self> {
+        let client = netloom_controller::kubernetes(kubeconfig.as_deref()).await?;
+        let mut members = netloom_discovery::watch(client, databases.clone());
+        let members = tokio::time::timeout(PATIENCE, netloom_discovery::known(&mut members))
+            .await
+            .with_context(|| format!("find the databases: service {databases} has no endpoints, or the Kubernetes API does not answer"))?;
+        let remotes = |database| members.remotes(database, tls.is_some()).map(|remotes| remotes.to_string());
+        Ok(Self {
+            kubeconfig,
+            northbound: remotes(Database::Northbound).unwrap_or_default(),
+            southbound: remotes(Database::Southbound),
+            tls,
         })
     }
 }
 
 /// Reads the cluster and the Northbound database and plans.
 pub async fn at(place: &Place) -> Result<Seen> {
-    let kubernetes = netloom_controller::kubernetes(Some(&place.kubeconfig)).await?;
+    let kubernetes = netloom_controller::kubernetes(place.kubeconfig.as_deref()).await?;
     let objects = netloom_controller::read_cluster(&kubernetes)
         .await
         .context("read the cluster from the Kubernetes API")?;
@@ -67,7 +87,7 @@ pub async fn at(place: &Place) -> Result<Seen> {
         .iter()
         .map(|(table, _)| MonitorTable::all(*table))
         .collect();
-    let (client, _events) = connect("OVN_Northbound", &place.northbound, tables).await?;
+    let (client, _events) = connect("OVN_Northbound", &place.northbound, place, tables).await?;
 
     let mut observed = Northbound::default();
     let (mut up, mut hosting) = (HashSet::new(), HashMap::new());
@@ -104,7 +124,7 @@ pub async fn health(place: &Place) -> HashMap<(IpAddr, u16, Protocol), Health> {
         return HashMap::new();
     };
     let tables = vec![MonitorTable::all("Service_Monitor")];
-    let (client, _events) = match connect("OVN_Southbound", southbound, tables).await {
+    let (client, _events) = match connect("OVN_Southbound", southbound, place, tables).await {
         Ok(connected) => connected,
         Err(error) => {
             eprintln!("the health of backends is not known: {error:#}");
@@ -134,9 +154,10 @@ fn text<'a>(row: &'a Row, column: &str) -> Option<&'a str> {
 }
 
 /// A client that has its copy of these tables, for as long as its events are kept.
-async fn connect(database: &str, remotes: &str, tables: Vec<MonitorTable>) -> Result<(Client, Events)> {
+async fn connect(database: &str, remotes: &str, place: &Place, tables: Vec<MonitorTable>) -> Result<(Client, Events)> {
     let mut options = Options::new(remotes.parse().with_context(|| format!("read the remotes {remotes}"))?, database);
     options.monitor = tables;
+    options.tls = place.tls.clone();
     let (client, events) = Client::start(options);
     tokio::time::timeout(PATIENCE, client.ready())
         .await

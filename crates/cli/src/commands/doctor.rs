@@ -1,0 +1,170 @@
+//! `netloom doctor`: looks at a node or at a cluster and says what to do about each finding.
+//!
+//! ```text
+//! node, cluster (thin readers) ──facts──► judge (pure) ──findings──► print
+//! ```
+//!
+//! Nothing is changed by looking. What cannot be read is a finding of its own, never the end of the examination.
+
+mod cluster;
+mod finding;
+mod judge;
+mod node;
+mod print;
+mod unseen;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{Subcommand, ValueEnum};
+use netloom_ovsdb::client::Tls;
+
+use finding::{Finding, State};
+
+/// Flags of `netloom doctor`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Every check is one line: ok, warning (it works, with the consequence named) or failed (something does not work). \
+                  docs/doctor.md has them all.\n\n\
+                  Examples:\n  \
+                  netloom doctor                                      the cluster of your kubeconfig\n  \
+                  netloom doctor -o json | jq '.findings[] | select(.state != \"ok\")'\n  \
+                  kubectl -n netloom-system exec ds/netloom-agent -c agent -- netloom doctor node\n  \
+                  netloom doctor node --problems                      this machine, only what is not ok\n\n\
+                  Exit code: 0 nothing failed (there may be warnings), 1 something failed, 2 the doctor could not look."
+)]
+pub struct Doctor {
+    #[command(subcommand)]
+    place: Option<Place>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+#[derive(Subcommand)]
+enum Place {
+    /// Check this machine: kernel, Open vSwitch, OVN, MTU, firewall, clock, certificates, leftovers of another network
+    Node(NodeFlags),
+}
+
+/// How to print, the same for both.
+#[derive(Clone, clap::Args)]
+struct Printing {
+    /// Output format
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+    /// Leave out what is ok
+    #[arg(long)]
+    problems: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+/// Flags for looking at a cluster.
+#[derive(Clone, clap::Args)]
+struct ClusterFlags {
+    /// Kubeconfig file; without one the usual places, then the pod's own service account
+    #[arg(long, env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace Netloom is installed in
+    #[arg(long, default_value = "netloom-system")]
+    namespace: String,
+    /// Look into the databases of this service, as NAMESPACE/SERVICE; needs a way to them, as from a pod of Netloom
+    #[arg(long, env = "NETLOOM_DATABASES")]
+    databases: Option<String>,
+    /// Directory with ca.crt, tls.crt and tls.key for the databases
+    #[arg(long, env = "NETLOOM_TLS")]
+    tls: Option<PathBuf>,
+    #[command(flatten)]
+    printing: Printing,
+}
+
+/// Flags for looking at this machine.
+#[derive(Clone, clap::Args)]
+#[command(
+    after_help = "In the agent's pod no flag is needed. On the node itself give --node if its name in Kubernetes is not its host name.\n\n\
+                  Exit code: 0 nothing failed (there may be warnings), 1 something failed, 2 the doctor could not look."
+)]
+struct NodeFlags {
+    /// Name of this node in Kubernetes; its host name unless given
+    #[arg(long, env = "NODE_NAME")]
+    node: Option<String>,
+    /// Kubeconfig file, to compare clocks with the API server and to find the databases
+    #[arg(long, env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// Service of the databases, as NAMESPACE/SERVICE; the Southbound servers Open vSwitch is told of unless given
+    #[arg(long, env = "NETLOOM_DATABASES")]
+    databases: Option<String>,
+    /// Directory with ca.crt, tls.crt and tls.key
+    #[arg(long, env = "NETLOOM_TLS")]
+    tls: Option<PathBuf>,
+    /// The node's own Open vSwitch database
+    #[arg(long, default_value = "unix:/run/openvswitch/db.sock")]
+    ovs: String,
+    /// Where ovn-controller has its management socket
+    #[arg(long, default_value = "/run/ovn")]
+    ovn_run_directory: PathBuf,
+    /// Socket of the agent
+    #[arg(long, default_value = "/run/netloom/cni.sock")]
+    socket: PathBuf,
+    /// Directory of CNI plugins
+    #[arg(long, default_value = "/opt/cni/bin")]
+    cni_bin_directory: PathBuf,
+    /// Directory of CNI configurations
+    #[arg(long, default_value = "/etc/cni/net.d")]
+    cni_conf_directory: PathBuf,
+    #[command(flatten)]
+    printing: Printing,
+}
+
+/// Looks, judges, prints; the exit code tells scripts.
+pub fn run(flags: Doctor) -> Result<ExitCode> {
+    let (findings, printing) = match look(flags) {
+        Ok(seen) => seen,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let shown = findings.iter().filter(|finding| !printing.problems || finding.state != State::Ok);
+    match printing.output {
+        Output::Json => println!("{}", print::json(shown, &findings)?),
+        Output::Table => print!("{}", print::table(shown, &findings)),
+    }
+    let failed = findings.iter().any(|finding| finding.state == State::Failed);
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn look(flags: Doctor) -> Result<(Vec<Finding>, Printing)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    runtime.block_on(async {
+        Ok(match flags.place {
+            Some(Place::Node(flags)) => {
+                let facts = node::gather(&flags).await?;
+                (judge::node(&facts), flags.printing)
+            }
+            None => {
+                let facts = cluster::gather(&flags.cluster).await?;
+                (judge::cluster(&facts), flags.cluster.printing)
+            }
+        })
+    })
+}
+
+/// The three files of a directory of certificates.
+fn tls_files(directory: &std::path::Path) -> Tls {
+    Tls {
+        ca: directory.join("ca.crt"),
+        cert: directory.join("tls.crt"),
+        key: directory.join("tls.key"),
+    }
+}

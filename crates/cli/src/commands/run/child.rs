@@ -1,0 +1,79 @@
+//! A program in the foreground: ends when this process is asked to, and this process ends with what it ended with.
+
+use std::ffi::OsStr;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{ExitCode, ExitStatus, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::process::Command;
+use tracing::info;
+
+/// Arguments that make a daemon of OVS or OVN log to standard error and nowhere else.
+pub const CONSOLE: [&str; 3] = ["-vconsole:info", "-vsyslog:off", "-vfile:off"];
+
+/// Replaces this process.
+pub fn replace<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Result<ExitCode> {
+    let error = std::process::Command::new(program).args(arguments).exec();
+    Err(error).with_context(|| format!("run {program}; is this the node image?"))
+}
+
+/// A running program.
+pub struct Child {
+    child: tokio::process::Child,
+    program: &'static str,
+}
+
+impl Child {
+    /// Starts it. It does not outlive us unless we are killed.
+    pub fn start<S: AsRef<OsStr>>(program: &'static str, arguments: impl IntoIterator<Item = S>) -> Result<Self> {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        let child = command.spawn().with_context(|| format!("run {program}; is this the node image?"))?;
+        Ok(Child { child, program })
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self) -> Result<ExitStatus> {
+        self.child.wait().await.with_context(|| format!("wait for {}", self.program))
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub async fn stop(&mut self) -> Result<ExitStatus> {
+        if let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) {
+            kill(Pid::from_raw(id), Signal::SIGTERM).with_context(|| format!("stop {}", self.program))?;
+        }
+        self.ended().await
+    }
+}
+
+/// What to exit with after a program's end that nobody asked for.
+pub fn code(program: &str, status: ExitStatus) -> ExitCode {
+    info!(program, %status, "ended");
+    match (status.code(), status.signal()) {
+        (Some(0), _) => ExitCode::SUCCESS,
+        (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        (None, signal) => ExitCode::from(128 + u8::try_from(signal.unwrap_or(0)).unwrap_or(0)),
+    }
+}
+
+/// Runs a tool to its end and gives what it printed.
+pub async fn output<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Result<String> {
+    let arguments: Vec<_> = arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect();
+    let mut command = Command::new(program);
+    command.args(&arguments).stdin(Stdio::null()).kill_on_drop(true);
+    let output = command
+        .output()
+        .await
+        .with_context(|| format!("run {program}; is this the node image?"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        bail!(
+            "{program} {}: {said} ({})",
+            arguments.join(OsStr::new(" ")).display(),
+            output.status
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
