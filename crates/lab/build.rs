@@ -1,11 +1,11 @@
-//! Embeds the manifests of `deploy/crds`, so that a lab needs no files beside its binary.
+//! Embeds the manifests of `deploy/chart/crds`, so that a lab needs no files beside its binary.
 
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let manifests = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../../deploy/crds");
+    let manifests = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../../deploy/chart/crds");
     println!("cargo::rerun-if-changed={}", manifests.display());
     let mut files: Vec<PathBuf> = match std::fs::read_dir(&manifests) {
         Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?,

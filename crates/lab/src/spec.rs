@@ -90,7 +90,7 @@ impl Spec {
         ensure!((1..=100).contains(&self.nodes), "a lab has 1 to 100 nodes, not {}", self.nodes);
         ensure!(
             self.image.join("usr/share/ovn/ovn-nb.ovsschema").exists(),
-            "no node image at {}: run `make image` first, or set NETLOOM_IMAGE to a root filesystem that has Open vSwitch and OVN",
+            "no node image at {}: run `make rootfs` first, or set NETLOOM_IMAGE to a root filesystem that has Open vSwitch and OVN",
             self.image.display()
         );
         ensure!(

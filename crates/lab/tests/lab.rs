@@ -122,7 +122,7 @@ fn a_wrong_request_is_refused_before_anything_starts() {
     let mut spec = Spec::new("test-image");
     spec.image = "/nonexistent".into();
     let refusal = Lab::up(spec).err().unwrap().to_string();
-    assert!(refusal.contains("run `make image` first"), "{refusal}");
+    assert!(refusal.contains("run `make rootfs` first"), "{refusal}");
     assert!(!Path::new("/var/lib/netloom/test-image").exists());
 }
 
