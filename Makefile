@@ -5,7 +5,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
-# All that outlives a work tree: node image, kernel of the test VM, logs, what the fuzzers found.
+# All that outlives a work tree: node image, the Kubernetes of the tests, kernel of the test VM, logs, what the fuzzers found.
 export NETLOOM_CACHE ?= /var/cache/netloom
 export NETLOOM_IMAGE ?= $(NETLOOM_CACHE)/image/rootfs
 
@@ -27,31 +27,43 @@ packages_kernel := $(packages_lab) qemu-system-x86 e2fsprogs cpio kmod xz-utils 
 packages_lint := $(packages_build) python3
 packages_test := $(packages_lab) python3 openssl
 packages_fuzz := $(packages_build) g++
+packages_kubernetes := $(packages_lab) python3 python3-venv openssl libseccomp2
 
-.PHONY: help deps build image lab lab-down test test-kernel bench lint fuzz
+.PHONY: help deps build rootfs image lab lab-down test test-kernel test-kubernetes bench lint fuzz manifests
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: deps-test deps-kernel deps-lint deps-fuzz ## install the Debian packages the other targets need, if any is missing
+deps: deps-test deps-kernel deps-kubernetes deps-lint deps-fuzz ## install the Debian packages the other targets need, if any is missing
 
 build: deps-build ## build netloom and netloom-cni (release)
 	$(call step,building netloom and netloom-cni: the first time takes a few minutes)
 	@$(cargo) build --release --locked $(quiet) -p netloom-cli -p netloom-cni
 
-image: deps-lab ## build the root filesystem of the nodes
+rootfs: deps-lab ## build the root filesystem of the nodes
 	$(call step,node image in $(NETLOOM_IMAGE))
 	@image/build
 
+# The plugin runs on hosts of any kind, so it brings its own C library.
+image: build rootfs ## build the OCI image for clusters
+	$(call step,OCI image)
+	@RUSTFLAGS='-C target-feature=+crt-static' $(cargo) build --release --locked $(quiet) \
+	    --target $(shell uname -m)-unknown-linux-gnu --target-dir $(target)/static -p netloom-cni
+	@image/oci
+
+manifests: ## render deploy/*.yaml from the chart
+	@tests/kubernetes/build
+	@deploy/render
+
 lab: deps-lab ## build what is missing and start a cluster on this machine
-	@$(MAKE) -j2 build image
+	@$(MAKE) -j2 build rootfs
 	$(call step,starting the lab)
 	@$(target)/release/netloom lab up
 
 lab-down: ## stop the lab and remove it
 	@$(target)/release/netloom lab down
 
-test: deps-test image ## run every test that needs no other kernel
+test: deps-test rootfs ## run every test that needs no other kernel
 	$(call step,building the tests)
 	@$(cargo) build --locked $(quiet) --workspace --bins
 	@$(cargo) test --locked $(quiet) --workspace --no-run
@@ -61,7 +73,7 @@ test: deps-test image ## run every test that needs no other kernel
 	tests/summary $(target)/test.log || status=1; \
 	exit $$status
 
-test-kernel: deps-kernel image ## run the packet tests in a VM, on the kernel datapath
+test-kernel: deps-kernel rootfs ## run the packet tests in a VM, on the kernel datapath
 	$(call step,building the packet tests)
 	@$(cargo) build --locked $(quiet) --workspace --bins
 	@$(cargo) test --locked $(quiet) $(kernel_tests) --no-run
@@ -71,7 +83,16 @@ test-kernel: deps-kernel image ## run the packet tests in a VM, on the kernel da
 	@grep -q '^test result: ok\. [1-9][0-9]* passed; 0 failed; 0 ignored' $(NETLOOM_CACHE)/vm-logs/output.log || \
 	    { echo "test-kernel: no test ran, or one was ignored" >&2; exit 1; }
 
-bench: deps-lab image ## measure
+test-kubernetes: deps-kubernetes image ## run the tests in a real Kubernetes, upstream's conformance included
+	$(call step,Kubernetes from its Go modules: the first time takes about ten minutes)
+	@tests/kubernetes/build
+	@deploy/render --check
+	@tests/kubernetes/images
+	$(call step,running the tests in it)
+	@tests/kubernetes/run
+	@$(if $(CI),,cp $(NETLOOM_CACHE)/kubernetes/reports/conformance.md docs/conformance.md)
+
+bench: deps-lab rootfs ## measure
 	$(call step,benchmarks)
 	@$(cargo) build --release --locked $(quiet) -p netloom-cli -p netloom-cni -p netloom-bench
 	@$(target)/release/netloom-bench $(BENCH)
@@ -90,8 +111,8 @@ fuzz: deps-fuzz ## fuzz every parser of foreign bytes, FUZZ_SECONDS (20) each
 	@fuzz/run
 
 # Installing costs nothing where nothing is missing.
-.PHONY: deps-build deps-lab deps-test deps-kernel deps-lint deps-fuzz
-deps-build deps-lab deps-test deps-kernel deps-lint deps-fuzz: deps-%:
+.PHONY: deps-build deps-lab deps-test deps-kernel deps-kubernetes deps-lint deps-fuzz
+deps-build deps-lab deps-test deps-kernel deps-kubernetes deps-lint deps-fuzz: deps-%:
 	@missing=$$(comm -23 <(printf '%s\n' $(packages_$*) | sort) \
 	    <(dpkg-query -W -f='$${db:Status-Status} $${Package}\n' $(packages_$*) 2>/dev/null | sed -n 's/^installed //p' | sort)); \
 	if [ -n "$$missing" ]; then \

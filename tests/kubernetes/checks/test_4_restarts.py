@@ -1,0 +1,75 @@
+"""kubelet, container runtime, API server and etcd each killed: connections stay, and nothing is left over."""
+
+import json
+import signal
+import unittest
+
+from checks import pods
+from checks.traffic import Traffic
+from world import CONTROL, NODES, WORKERS, machine
+from world.cluster import get, kubectl, wait
+from world.install import NAMESPACE
+
+
+def attached(node):
+    """The interfaces pods have in the node's switch, by the sandbox each is for."""
+    pod = next(p["metadata"]["name"] for p in get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=switch") if p["spec"]["nodeName"] == node)
+    printed = kubectl("exec", "-n", NAMESPACE, pod, "-c", "vswitchd", "--", "ovs-vsctl", "--format=json", "--columns=name,external_ids", "find", "Interface")
+    rows = [(name, dict(ids[1])) for name, ids in json.loads(printed)["data"]]
+    return {ids["netloom.io/sandbox"]: name for name, ids in rows if "netloom.io/sandbox" in ids}
+
+
+def sandboxes(node):
+    """The sandboxes with a network of their own that the runtime has."""
+    listed = machine.run(node, ["ctr", "-n", "k8s.io", "containers", "ls", "-q", 'labels."io.cri-containerd.kind"==sandbox'], capture_output=True, text=True, check=True).stdout.split()
+    found = set()
+    for sandbox in listed:
+        spec = json.loads(machine.run(node, ["ctr", "-n", "k8s.io", "containers", "info", "--spec", sandbox], capture_output=True, text=True, check=True).stdout)
+        if any(n["type"] == "network" for n in spec["linux"]["namespaces"]):
+            found.add(sandbox)
+    return found
+
+
+class Restarts(unittest.TestCase):
+    def test_connections_stay_and_nothing_leaks(self):
+        traffic = Traffic()
+        before = {node: attached(node) for node in NODES}
+        for machine_name, part, comes_back in (
+            (WORKERS[0], "kubelet", self.kubelet_works),
+            (WORKERS[1], "containerd", self.kubelet_works),
+            (CONTROL, "etcd", self.api_answers),
+            (CONTROL, "kube-apiserver", self.api_answers),
+        ):
+            with self.subTest(part=part):
+                machine.restart_part(machine_name, part, signal.SIGKILL)
+                comes_back(machine_name)
+        self.new_pods_work()
+        self.assertEqual({node: attached(node) for node in NODES}, before)
+        for node in NODES:
+            self.assertEqual(set(attached(node)), sandboxes(node), node)
+            self.collect(node)
+            self.assertEqual(attached(node), before[node], "GC had something to do")
+        sent, lost, lines = traffic.stop()
+        print(f"restarts: {sent} probes, {lost} lost; {lines} lines of one stream")
+        self.assertGreater(sent, 500)
+        self.assertEqual(lost, 0)
+
+    def api_answers(self, _node):
+        wait(lambda: kubectl("get", "--raw", "/readyz", check=False).strip() == "ok", "the API")
+
+    def kubelet_works(self, node):
+        """Runs a pod there, from nothing to its end."""
+        self.api_answers(node)
+        pods.make(pods.pod("after", node))
+        kubectl("delete", "pod", "-n", pods.NAMESPACE, "after", "--timeout=60s")
+
+    def new_pods_work(self):
+        for node in WORKERS:
+            self.kubelet_works(node)
+
+    def collect(self, node):
+        """Calls the plugin's GC with what the runtime has, as a newer runtime does by itself."""
+        valid = [{"containerID": sandbox, "ifname": "eth0"} for sandbox in sandboxes(node)]
+        configuration = {"cniVersion": "1.1.0", "name": "netloom", "type": "netloom-cni", "cni.dev/valid-attachments": valid}
+        done = machine.run(node, ["env", "CNI_COMMAND=GC", "CNI_PATH=/opt/cni/bin", "/opt/cni/bin/netloom-cni"], input=json.dumps(configuration), text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stdout)

@@ -1,0 +1,39 @@
+"""Traffic that must not notice: a stream of numbered lines over one TCP connection, and a probe a hundred times a second.
+
+Both run in the pods by themselves, so they go on while kubelets, runtimes and the API are away."""
+
+import re
+
+from checks import pods
+from world.cluster import wait
+
+
+class Traffic:
+    """From `client` to `server`, from the moment it is made until `stop`."""
+
+    def __init__(self):
+        self.address = pods.pair()[0]
+        background("server", "nc -l -p 9000 >/tmp/stream")
+        wait(lambda: ":9000" in pods.execute("server", "ss", "-ltn"), "the server to listen")
+        background("client", f"i=0; while echo $i; do i=$((i+1)); sleep 0.01; done | nc {self.address} 9000")
+        # The first packet of all between two nodes may be lost while they get to know each other.
+        pods.execute("client", "ping", "-c", "3", self.address)
+        background("client", f"exec ping -n -i 0.01 {self.address} >/tmp/probe")
+        wait(lambda: pods.execute("server", "head", "-n", "1", "/tmp/stream"), "the stream to begin")
+
+    def stop(self):
+        """How many probes were sent, how many lost, and how many lines came; a gap or an end of the stream is a failure."""
+        streams = pods.execute("client", "sh", "-c", "pgrep -xc nc || true").strip()
+        assert streams == "1", "the stream ended before it was stopped"
+        pods.execute("client", "pkill", "-INT", "-x", "ping")
+        found = wait(lambda: re.search(r"(\d+) packets transmitted, (\d+) received", pods.execute("client", "tail", "-n", "4", "/tmp/probe")), "the probe to sum up")
+        sent, received = map(int, found.groups())
+        lines = pods.execute("server", "cat", "/tmp/stream").split("\n")[:-1]
+        assert lines == [str(i) for i in range(len(lines))], "the stream has a gap"
+        pods.remove()
+        return sent, sent - received, len(lines)
+
+
+def background(pod, command):
+    """A command in a pod that nobody waits for."""
+    pods.execute(pod, "sh", "-c", f"setsid sh -c '{command}' >/dev/null 2>&1 </dev/null &")
