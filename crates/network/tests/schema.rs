@@ -9,7 +9,7 @@ use netloom_ovsdb::Schema;
 fn rows_are_generated_from_the_schema_of_the_node_image() {
     let image = std::env::var_os("NETLOOM_IMAGE").map_or_else(|| PathBuf::from("/var/cache/netloom/image/rootfs"), PathBuf::from);
     let path = image.join("usr/share/ovn/ovn-nb.ovsschema");
-    let schema = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("read {}: {error}; run `make image` first", path.display()));
+    let schema = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("read {}: {error}; run `make rootfs` first", path.display()));
     let schema = Schema::parse(&schema).unwrap();
     let generated = netloom_ovsdb::generate::generate(&schema, &[]).unwrap();
     assert!(

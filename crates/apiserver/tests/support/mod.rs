@@ -134,6 +134,6 @@ fn kubectl() -> PathBuf {
     }
     let image = std::env::var_os("NETLOOM_IMAGE").unwrap_or_else(|| "/var/cache/netloom/image/rootfs".into());
     let path = Path::new(&image).join("usr/bin/kubectl");
-    assert!(path.exists(), "no kubectl at {}: run `make image` first", path.display());
+    assert!(path.exists(), "no kubectl at {}: run `make rootfs` first", path.display());
     path
 }
