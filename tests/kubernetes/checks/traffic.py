@@ -22,16 +22,17 @@ class Traffic:
         wait(lambda: pods.execute("server", "head", "-n", "1", "/tmp/stream"), "the stream to begin")
 
     def stop(self):
-        """How many probes were sent, how many lost, and how many lines came; a gap or an end of the stream is a failure."""
+        """How many probes were sent, which were lost, and how many lines came; a gap or an end of the stream is a failure."""
         streams = pods.execute("client", "sh", "-c", "pgrep -xc nc || true").strip()
         assert streams == "1", "the stream ended before it was stopped"
         pods.execute("client", "pkill", "-INT", "-x", "ping")
-        found = wait(lambda: re.search(r"(\d+) packets transmitted, (\d+) received", pods.execute("client", "tail", "-n", "4", "/tmp/probe")), "the probe to sum up")
-        sent, received = map(int, found.groups())
+        answered = [int(number) for number in re.findall(r"icmp_seq=(\d+)", pods.execute("client", "cat", "/tmp/probe"))]
+        # What was sent after the last answer may still be on its way.
+        sent = answered[-1]
+        lost = sorted(set(range(1, sent + 1)) - set(answered))
         lines = pods.execute("server", "cat", "/tmp/stream").split("\n")[:-1]
         assert lines == [str(i) for i in range(len(lines))], "the stream has a gap"
-        pods.remove()
-        return sent, sent - received, len(lines)
+        return sent, lost, len(lines)
 
 
 def background(pod, command):

@@ -68,7 +68,8 @@ def get(*arguments):
 
 def output(command, check=True, input=None):
     """What a command on the control plane's machine prints; with `check`, its failure is one of the test."""
-    done = machine.run(CONTROL, command, capture_output=True, text=True, input=input)
+    # Longer than any of them may take: a test that hangs has failed.
+    done = machine.run(CONTROL, command, capture_output=True, text=True, input=input, timeout=400)
     if check and done.returncode:
         raise AssertionError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout if check else done.stdout + done.stderr

@@ -100,6 +100,7 @@ def stop(machine):
 
 def run(machine, command, **options):
     """Runs a command on it, with the mounts, processes and network of the machine."""
+    options.setdefault("timeout", 120)
     return subprocess.run(["nsenter", "--target", str(inner(machine)), "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup", "--", "env", f"PATH={DEBIAN}/usr/bin:{os.environ['PATH']}", *map(str, command)], **options)
 
 

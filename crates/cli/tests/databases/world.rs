@@ -210,6 +210,16 @@ impl World {
         std::fs::remove_dir_all(self.path(&format!("{place}/data"))).unwrap();
     }
 
+    /// Moves a member's disk away; returns what brings it back.
+    pub fn take_disk(&self, place: usize) -> impl FnOnce() + use<> {
+        let (disk, aside) = (self.path(&format!("{place}/data")), self.path(&format!("{place}/aside")));
+        std::fs::rename(&disk, &aside).unwrap();
+        move || {
+            std::fs::remove_dir_all(&disk).unwrap();
+            std::fs::rename(&aside, &disk).unwrap();
+        }
+    }
+
     /// What a member's server says of the cluster.
     pub async fn status(&self, place: usize) -> String {
         let control = format!("/mnt/{place}/run/ovnnb_db.ctl");

@@ -166,7 +166,16 @@ pub async fn run(flags: Flags) -> Result<ExitCode> {
 
 /// Sees to it that there is a file to serve.
 async fn prepare(member: &Member, name: &str, watched: Option<(kube::Client, Receiver<Members>)>) -> Result<()> {
-    let file = inspect(&member.file).await?;
+    let mut file = inspect(&member.file).await?;
+    if let (File::Clustered(address), Some((client, _))) = (&file, &watched) {
+        let server = output("ovsdb-tool", ["db-sid".into(), text(&member.file)]).await?;
+        if peers::was_removed(member, client, &duties::name(&server, address)).await? {
+            let aside = PathBuf::from(format!("{}.removed", member.file.display()));
+            std::fs::rename(&member.file, &aside).with_context(|| format!("move {} to {}", member.file.display(), aside.display()))?;
+            info!(file = %aside.display(), "the cluster went on without this file's server; joining anew");
+            file = File::Missing;
+        }
+    }
     let step = step::choose(&file, &member.raft(member.address), member.replicas, step::place(name)?)
         .map_err(|reason| anyhow::anyhow!("{}: {reason}", member.file.display()))?;
     match (step, watched) {

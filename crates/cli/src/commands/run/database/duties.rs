@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 
 use super::super::child::output;
 use super::super::switch::is_older;
-use super::peers::{Said, options, record};
+use super::peers::{Said, options, record, record_removed};
 use super::{Member, text};
 
 /// How long a member may be without a majority before somebody should look.
@@ -79,7 +79,7 @@ async fn attend(member: &Member, client: &kube::Client, said: Said, members: &Me
     else {
         return Ok(());
     };
-    remove_stale(member, members).await?;
+    remove_stale(member, client, members).await?;
     if said.leader {
         convert(member).await?;
         record(member, client, cluster).await?;
@@ -99,7 +99,7 @@ async fn convert(member: &Member) -> Result<()> {
     Ok(())
 }
 
-async fn remove_stale(member: &Member, members: &Members) -> Result<()> {
+async fn remove_stale(member: &Member, client: &kube::Client, members: &Members) -> Result<()> {
     let status = member
         .control(&["cluster/status", member.database.name()])
         .await
@@ -108,6 +108,7 @@ async fn remove_stale(member: &Member, members: &Members) -> Result<()> {
     let address = |address| member.raft(address);
     let addresses: Vec<_> = members.iter().map(|(_, known)| address(known)).collect();
     for server in stale(&servers, &addresses, member.replicas as usize) {
+        record_removed(member, client, &server.name()).await?;
         member.control(&["cluster/kick", member.database.name(), &server.id]).await?;
         info!(
             server = server.id,
@@ -124,6 +125,17 @@ struct Server {
     id: String,
     address: String,
     own: bool,
+}
+
+impl Server {
+    fn name(&self) -> String {
+        name(&self.id, &self.address)
+    }
+}
+
+/// What a server is remembered by: the first digits of its identity, as `cluster/status` shows them, and its address.
+pub fn name(id: &str, address: &str) -> String {
+    format!("{}@{address}", id.get(..4).unwrap_or(id))
 }
 
 /// Reads lines like `    b9fd (b9fd at ssl:10.0.0.1:6643) (self)` after `Servers:`.

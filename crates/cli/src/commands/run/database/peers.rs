@@ -1,7 +1,8 @@
 //! What the other members say of their cluster, and what the API remembers of it.
 //!
 //! A member asks the others on the port clients use: their `_Server` database names the cluster. The leader also writes it to an
-//! annotation of the Service, so that a first member that lost its disk never makes a second cluster while the others are down.
+//! annotation of the Service, so that a first member that lost its disk never makes a second cluster while the others are down. So are the
+//! servers that were removed, because their nodes keep their files.
 
 use std::net::IpAddr;
 
@@ -181,6 +182,7 @@ async fn ask(member: &Member, address: IpAddr, none_will_do: bool) -> (IpAddr, O
     (address, None)
 }
 
+/// Where the Service remembers a cluster.
 fn annotation(database: Database) -> &'static str {
     match database {
         Database::Northbound => "netloom.io/northbound-cluster",
@@ -188,13 +190,36 @@ fn annotation(database: Database) -> &'static str {
     }
 }
 
-/// The cluster the Service remembers.
-async fn recorded(member: &Member, client: &kube::Client) -> Result<Option<String>> {
+/// Where it remembers the servers that were removed from it.
+fn removed_annotation(database: Database) -> &'static str {
+    match database {
+        Database::Northbound => "netloom.io/northbound-removed",
+        Database::Southbound => "netloom.io/southbound-removed",
+    }
+}
+
+/// As many as are remembered; older files are of an age in which somebody should look at them.
+const REMEMBERED: usize = 64;
+
+/// An annotation of the Service.
+async fn read(member: &Member, client: &kube::Client, annotation: &str) -> Result<Option<String>> {
     let api = Api::<Service>::namespaced(client.clone(), &member.service.namespace);
     let service = api.get_opt(&member.service.name).await;
     let service = service.with_context(|| format!("read Service {}", member.service))?;
-    let annotations = service.and_then(|service| service.metadata.annotations).unwrap_or_default();
-    Ok(annotations.get(annotation(member.database)).cloned())
+    let annotations = service.and_then(|service| service.metadata.annotations);
+    Ok(annotations.and_then(|mut annotations| annotations.remove(annotation)))
+}
+
+async fn write(member: &Member, client: &kube::Client, annotation: &str, value: &str) -> Result<()> {
+    let api = Api::<Service>::namespaced(client.clone(), &member.service.namespace);
+    let patch = json!({ "metadata": { "annotations": { annotation: value } } });
+    let patched = api.patch(&member.service.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.map(drop).with_context(|| format!("annotate Service {}", member.service))
+}
+
+/// The cluster the Service remembers.
+async fn recorded(member: &Member, client: &kube::Client) -> Result<Option<String>> {
+    read(member, client, annotation(member.database)).await
 }
 
 /// Makes the Service remember the cluster.
@@ -202,10 +227,23 @@ pub async fn record(member: &Member, client: &kube::Client, cluster: Uuid) -> Re
     if recorded(member, client).await? == Some(cluster.to_string()) {
         return Ok(());
     }
-    let api = Api::<Service>::namespaced(client.clone(), &member.service.namespace);
-    let patch = json!({ "metadata": { "annotations": { annotation(member.database): cluster.to_string() } } });
-    let patched = api.patch(&member.service.name, &PatchParams::default(), &Patch::Merge(patch)).await;
-    patched.with_context(|| format!("annotate Service {}", member.service))?;
+    write(member, client, annotation(member.database), &cluster.to_string()).await?;
     info!(%cluster, service = %member.service, "recorded the cluster");
     Ok(())
+}
+
+/// Makes the Service remember that a server was removed: its file, if it ever comes back, is good for nothing, and nobody would tell it.
+pub async fn record_removed(member: &Member, client: &kube::Client, server: &str) -> Result<()> {
+    let annotation = removed_annotation(member.database);
+    let before = read(member, client, annotation).await?.unwrap_or_default();
+    let known = before.split(' ').filter(|known| !known.is_empty() && *known != server);
+    let mut all: Vec<_> = known.chain([server]).collect();
+    all.drain(..all.len().saturating_sub(REMEMBERED));
+    write(member, client, annotation, &all.join(" ")).await
+}
+
+/// Whether a server was removed from the cluster.
+pub async fn was_removed(member: &Member, client: &kube::Client, server: &str) -> Result<bool> {
+    let removed = read(member, client, removed_annotation(member.database)).await?;
+    Ok(removed.is_some_and(|removed| removed.split(' ').any(|removed| removed == server)))
 }
