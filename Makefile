@@ -27,7 +27,7 @@ packages_kernel := $(packages_lab) qemu-system-x86 e2fsprogs cpio kmod xz-utils 
 packages_lint := $(packages_build) python3
 packages_test := $(packages_lab) python3 openssl
 packages_fuzz := $(packages_build) g++
-packages_kubernetes := $(packages_lab) python3 python3-venv openssl libseccomp2
+packages_kubernetes := $(packages_lab) python3 python3-venv openssl libseccomp2 iputils-ping netcat-openbsd curl
 
 .PHONY: help deps build rootfs image lab lab-down test test-kernel test-kubernetes bench lint fuzz manifests
 

@@ -29,6 +29,7 @@ class Plugin(unittest.TestCase):
         machine.run(NODE, ["sh", "-ec", "ip netns add cnitool; mkdir -p /run/cnitool; sed 's/\"cniVersion\": *\"[^\"]*\"/\"cniVersion\": \"1.1.0\"/' /etc/cni/net.d/10-netloom.conflist >/run/cnitool/10-netloom.conflist"], check=True)
 
     def tearDown(self):
+        cnitool("del", **self.arguments)
         kubectl("delete", "pod", "-n", pods.NAMESPACE, "cnitool", "--force", check=False)
         machine.run(NODE, ["ip", "netns", "delete", "cnitool"])
         self.kubelet(signal.SIGCONT)

@@ -51,22 +51,25 @@ pub fn record(mappings: &[Mapping]) -> String {
 }
 
 fn parse_one(entry: &Value) -> Result<Mapping, String> {
-    if !entry.is_object() {
+    let Value::Object(fields) = entry else {
         return Err(format!("must be an object, not {entry}"));
-    }
+    };
+    // containerd writes `HostPort`, others `hostPort`; programs in Go read either.
+    let field = |name: &str| {
+        let found = fields.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map_or(&Value::Null, |(_, value)| value)
+    };
+    let port = |name: &str| {
+        let number = field(name).as_u64().and_then(|number| u16::try_from(number).ok());
+        let wrong = || format!("`{name}` must be a port between 1 and 65535, not {}", field(name));
+        number.filter(|number| *number > 0).ok_or_else(wrong)
+    };
     Ok(Mapping {
-        host_ip: host_ip(&entry["hostIP"])?,
-        host_port: port(entry, "hostPort")?,
-        protocol: protocol(&entry["protocol"])?,
-        container_port: port(entry, "containerPort")?,
+        host_ip: host_ip(field("hostIP"))?,
+        host_port: port("hostPort")?,
+        protocol: protocol(field("protocol"))?,
+        container_port: port("containerPort")?,
     })
-}
-
-fn port(entry: &Value, key: &str) -> Result<u16, String> {
-    let number = entry[key].as_u64().and_then(|number| u16::try_from(number).ok());
-    number
-        .filter(|number| *number > 0)
-        .ok_or_else(|| format!("`{key}` must be a port between 1 and 65535, not {}", entry[key]))
 }
 
 /// Runtimes write protocols in either case; without one, Kubernetes means TCP.
@@ -104,11 +107,13 @@ mod tests {
             { "hostPort": 53, "containerPort": 1053, "protocol": "UDP", "hostIP": "::" },
             { "hostPort": 36412, "containerPort": 36412, "protocol": "sctp", "hostIP": "2001:db8::1" },
             { "hostPort": 81, "containerPort": 81 },
+            { "HostPort": 82, "ContainerPort": 83, "Protocol": "tcp", "HostIP": "127.0.0.1" },
         ]);
         let mappings = parse(&asked).unwrap();
         assert_eq!(mappings[0].host_ip, Some("127.0.0.1".parse().unwrap()));
         assert_eq!((mappings[1].host_ip, mappings[1].protocol), (None, Protocol::Udp));
         assert_eq!(mappings[3].protocol, Protocol::Tcp);
+        assert_eq!((mappings[4].host_port, mappings[4].container_port), (82, 83));
         let record = record(&mappings);
         assert_eq!(parse(&serde_json::from_str(&record).unwrap()).unwrap(), mappings);
         assert_eq!(parse(&Value::Null).unwrap(), []);
