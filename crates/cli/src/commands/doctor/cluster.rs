@@ -44,8 +44,8 @@ pub struct ClusterFacts {
     pub daemon_sets: Seen<Vec<DaemonSetSeen>>,
     /// Pending pods that were told a problem of their network, as `namespace/name`.
     pub refused_pods: Seen<Vec<String>>,
-    /// Until when the certificates in our secrets are valid; none of those we may not read.
-    pub secrets: BTreeMap<String, i64>,
+    /// From when until when the certificates in our secrets are valid; none of those we may not read.
+    pub secrets: BTreeMap<String, (i64, i64)>,
     /// Servers of the databases, if they were asked for.
     pub databases: Option<Seen<Vec<Member>>>,
     /// Seconds since 1970, here.

@@ -262,8 +262,8 @@ pub async fn refused_pods(client: &Client) -> Seen<Vec<String>> {
     Ok(all.iter().filter(refused).map(name).collect())
 }
 
-/// Until when the certificates in our secrets are valid. Most accounts may not read secrets, and need not.
-pub async fn secrets(client: &Client, namespace: &str) -> Seen<BTreeMap<String, i64>> {
+/// From when until when the certificates in our secrets are valid. Most accounts may not read secrets, and need not.
+pub async fn secrets(client: &Client, namespace: &str) -> Seen<BTreeMap<String, (i64, i64)>> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let mut valid = BTreeMap::new();
     for (name, file) in [
@@ -277,7 +277,8 @@ pub async fn secrets(client: &Client, namespace: &str) -> Seen<BTreeMap<String, 
         let Some(pem) = pem else { continue };
         let der = CertificateDer::from_pem_slice(&pem.0).map_err(Unseen::error)?;
         let (_, certificate) = x509_parser::parse_x509_certificate(&der).map_err(Unseen::error)?;
-        valid.insert(name.to_owned(), certificate.validity().not_after.timestamp());
+        let validity = certificate.validity();
+        valid.insert(name.to_owned(), (validity.not_before.timestamp(), validity.not_after.timestamp()));
     }
     Ok(valid)
 }

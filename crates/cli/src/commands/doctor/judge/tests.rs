@@ -107,8 +107,8 @@ fn one_thing_wrong_with_a_host_is_one_finding() {
             ("trust/clock", Warning, "5 s behind", |f| f.clock = Some(Ok(-5))),
             ("trust/clock", Failed, "100 s ahead", |f| f.clock = Some(Ok(100))),
             ("trust/clock", Warning, "no answer", |f| f.clock = Some(Err(Unseen::Late))),
-            ("trust/certificate", Warning, "3 more days", |f| {
-                certificates(f).not_after = NOW + 3 * DAY
+            ("trust/certificate", Warning, "1 more days", |f| {
+                certificates(f).not_after = NOW + DAY
             }),
             ("trust/certificate", Failed, "expired 2 days ago", |f| {
                 certificates(f).not_after = NOW - 2 * DAY
@@ -356,10 +356,10 @@ fn one_thing_wrong_with_a_cluster_is_one_finding() {
                 f.databases.as_mut().unwrap().as_mut().unwrap()[0].state = Err(Unseen::Late);
             }),
             ("trust/secrets", Warning, "netloom-ca (5 days)", |f| {
-                f.secrets.insert("netloom-ca".to_owned(), NOW + 5 * DAY);
+                f.secrets.insert("netloom-ca".to_owned(), (NOW - 85 * DAY, NOW + 5 * DAY));
             }),
             ("trust/secrets", Failed, "expired", |f| {
-                f.secrets.insert("netloom-agent-tls".to_owned(), NOW - 1);
+                f.secrets.insert("netloom-agent-tls".to_owned(), (NOW - 90 * DAY, NOW - 1));
             }),
             ("trust/clock", Warning, "10 s ahead", |f| {
                 f.clock = Ok(10);

@@ -7,8 +7,6 @@ use crate::commands::doctor::node::{Certificates, NodeFacts};
 use crate::commands::doctor::unseen::Seen;
 
 const DAY: i64 = 24 * 3600;
-/// Certificates are renewed with a third of 90 days left; fewer than this, and the renewal did not happen.
-const LEAST_DAYS: i64 = 14;
 /// From here on a clock is told, and from here on it breaks things.
 const SKEW: (i64, i64) = (3, 60);
 
@@ -51,6 +49,11 @@ fn clock(skew: &Seen<i64>) -> Finding {
     }
 }
 
+/// Certificates are renewed with a third of their life left; with less than a sixth, the renewal did not happen.
+fn is_late(since: i64, until: i64, now: i64) -> bool {
+    (until - now) * 6 < until - since
+}
+
 fn certificate(certificates: &Certificates, now: i64) -> Finding {
     let check = Check("trust", "certificate");
     let file = &certificates.file;
@@ -79,7 +82,7 @@ fn certificate(certificates: &Certificates, now: i64) -> Finding {
     {
         return check.failed(format!("the authority that signed {file} has expired"), renew);
     }
-    if days < LEAST_DAYS {
+    if is_late(certificates.not_before, certificates.not_after, now) {
         return check.warning(format!("{file} is valid for {days} more days and was not renewed"), renew);
     }
     check.ok(format!("{file} is valid for {days} more days, its key and its authority are right"))
@@ -91,10 +94,10 @@ fn secrets(facts: &ClusterFacts) -> Finding {
     let short: Vec<String> = facts
         .secrets
         .iter()
-        .filter(|(_, until)| days(**until) < LEAST_DAYS)
-        .map(|(name, until)| format!("{name} ({} days)", days(*until)))
+        .filter(|(_, (since, until))| is_late(*since, *until, facts.now))
+        .map(|(name, (_, until))| format!("{name} ({} days)", days(*until)))
         .collect();
-    let expired = facts.secrets.values().any(|until| *until <= facts.now);
+    let expired = facts.secrets.values().any(|(_, until)| *until <= facts.now);
     let advice = "see that a controller runs with --issue-certificates, and its log; deleting a Secret makes it issue a new one";
     match (short.is_empty(), expired) {
         (true, _) => check.ok(format!("certificates in {} Secrets are valid", facts.secrets.len())),

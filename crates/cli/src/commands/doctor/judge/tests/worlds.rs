@@ -216,7 +216,7 @@ pub fn healthy_cluster() -> ClusterFacts {
         .to_vec()),
         daemon_sets: Ok(vec![daemon_set("kube-system", "log-shipper")]),
         refused_pods: Ok(Vec::new()),
-        secrets: BTreeMap::from([("netloom-ca".to_owned(), NOW + 3000 * DAY)]),
+        secrets: BTreeMap::from([("netloom-ca".to_owned(), (NOW - 600 * DAY, NOW + 3000 * DAY))]),
         databases: Some(Ok(vec![
             member("OVN_Northbound", "ssl:172.30.0.1:6641", true),
             member("OVN_Southbound", "ssl:172.30.0.1:6642", true),
