@@ -11,15 +11,27 @@ NAMESPACE = "checks"
 def agnhost():
     """The name of the upstream tests' image, as they print it."""
     import subprocess
+
     names = subprocess.run([PROGRAMS / "e2e.test", "--list-images"], capture_output=True, text=True, check=True).stdout.split()
     return max(name for name in names if "/e2e-test-images/agnhost:" in name)
 
 
 def pod(name, node, **spec):
     """Manifest of a pod that answers on port 8080."""
-    container = {"name": "main", "image": agnhost(), "args": ["netexec", "--http-port=8080"], "ports": [{"containerPort": 8080}],
-                 "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1}, **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}}
+    container = {
+        "name": "main",
+        "image": agnhost(),
+        "args": ["netexec", "--http-port=8080"],
+        "ports": [{"containerPort": 8080}],
+        "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1},
+        **spec,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]},
+    }
 
 
 def make(*manifests):

@@ -48,8 +48,24 @@ class Pods(unittest.TestCase):
 
     def test_port_forward(self):
         forward = subprocess.Popen(
-            ["nsenter", "--target", str(machine.inner(CONTROL)), "--mount", "--net", "--", PROGRAMS / "kubectl", f"--kubeconfig={KUBECONFIG}",
-             "port-forward", "-n", NAMESPACE, "pod/server", "18080:8080"], stdout=subprocess.PIPE, text=True)
+            [
+                "nsenter",
+                "--target",
+                str(machine.inner(CONTROL)),
+                "--mount",
+                "--net",
+                "--",
+                PROGRAMS / "kubectl",
+                f"--kubeconfig={KUBECONFIG}",
+                "port-forward",
+                "-n",
+                NAMESPACE,
+                "pod/server",
+                "18080:8080",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         try:
             self.assertIn("Forwarding", forward.stdout.readline())
             answer = machine.run(CONTROL, ["curl", "-sS", "-m", "5", "http://127.0.0.1:18080/hostname"], capture_output=True, text=True)
@@ -62,9 +78,17 @@ class Pods(unittest.TestCase):
         """A pod whose probe stops answering is taken out, and back in."""
         ready = lambda: next(c["status"] for c in get("pod", "server", "-n", NAMESPACE)["status"]["conditions"] if c["type"] == "Ready")
         self.assertEqual(ready(), "True")
-        liveness = pods.pod("restarted", WORKERS[0], livenessProbe={"httpGet": {"path": "/shell?cmd=false", "port": 9}, "periodSeconds": 1, "failureThreshold": 1}, readinessProbe=None)
+        liveness = pods.pod(
+            "restarted",
+            WORKERS[0],
+            livenessProbe={"httpGet": {"path": "/shell?cmd=false", "port": 9}, "periodSeconds": 1, "failureThreshold": 1},
+            readinessProbe=None,
+        )
         kubectl("apply", "-n", NAMESPACE, "-f", "-", input=json.dumps(liveness))
-        wait(lambda: (get("pod", "restarted", "-n", NAMESPACE)["status"].get("containerStatuses") or [{}])[0].get("restartCount", 0) > 0, "the failing probe to be noticed")
+        wait(
+            lambda: (get("pod", "restarted", "-n", NAMESPACE)["status"].get("containerStatuses") or [{}])[0].get("restartCount", 0) > 0,
+            "the failing probe to be noticed",
+        )
         kubectl("delete", "pod", "-n", NAMESPACE, "restarted", "--now")
 
     def test_names(self):
@@ -74,7 +98,12 @@ class Pods(unittest.TestCase):
         self.assertIn("10.96.0.1", execute("client", "getent", "ahosts", "kubernetes.default.svc.cluster.local"))
 
     def test_the_api_is_reached_from_a_pod(self):
-        answer = execute("client", "sh", "-c", "curl -sS -m 5 --cacert /var/run/secrets/kubernetes.io/serviceaccount/ca.crt https://kubernetes.default/livez")
+        answer = execute(
+            "client",
+            "sh",
+            "-c",
+            "curl -sS -m 5 --cacert /var/run/secrets/kubernetes.io/serviceaccount/ca.crt https://kubernetes.default/livez",
+        )
         self.assertIn("ok", answer.lower() + ("ok" if "Unauthorized" in answer or "Forbidden" in answer else ""))
 
 
@@ -82,16 +111,27 @@ class Clients(unittest.TestCase):
     """Netloom's objects are ordinary objects."""
 
     def test_kubectl_of_debian(self):
-        name = next(p["metadata"]["name"] for p in get("pods", "-n", "netloom-system", "-l", "app.kubernetes.io/component=controller") if p["status"]["phase"] == "Running")
+        name = next(
+            p["metadata"]["name"]
+            for p in get("pods", "-n", "netloom-system", "-l", "app.kubernetes.io/component=controller")
+            if p["status"]["phase"] == "Running"
+        )
         printed = kubectl("exec", "-n", "netloom-system", name, "--", "kubectl", "get", "clusternetworks,externalpools")
         self.assertIn("clusternetwork.netloom.io/default", printed)
         self.assertNotIn("v1.35", kubectl("exec", "-n", "netloom-system", name, "--", "kubectl", "version", "--client"))
 
     def test_python(self):
-        program = "from kubernetes import client, config\nconfig.load_kube_config()\n" \
-            "for kind in ('clusternetworks', 'externalpools'):\n" \
+        program = (
+            "from kubernetes import client, config\nconfig.load_kube_config()\n"
+            "for kind in ('clusternetworks', 'externalpools'):\n"
             "    for item in client.CustomObjectsApi().list_cluster_custom_object('netloom.io', 'v1alpha1', kind)['items']: print(kind, item['metadata']['name'])\n"
-        done = machine.run(CONTROL, ["env", f"KUBECONFIG={KUBECONFIG}", CACHE / "kubernetes/python/bin/python", "-c", program], capture_output=True, text=True)
+        )
+        done = machine.run(
+            CONTROL,
+            ["env", f"KUBECONFIG={KUBECONFIG}", CACHE / "kubernetes/python/bin/python", "-c", program],
+            capture_output=True,
+            text=True,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("clusternetworks default", done.stdout)
 
@@ -108,7 +148,21 @@ class Looking(unittest.TestCase):
 
     def test_doctor_finds_nothing_wrong_with_the_nodes(self):
         for node in NODES:
-            done = kubectl("exec", "-n", "netloom-system", pod_of("agent", node), "-c", "agent", "--", "netloom", "doctor", "node", "-o", "json", check=False)
+            done = kubectl(
+                "exec",
+                "-n",
+                "netloom-system",
+                pod_of("agent", node),
+                "-c",
+                "agent",
+                "--",
+                "netloom",
+                "doctor",
+                "node",
+                "-o",
+                "json",
+                check=False,
+            )
             findings = json.loads(done[: done.rindex("}") + 1])["findings"]
             self.assertEqual([f for f in findings if f["state"] == "failed"], [], node)
             self.assertGreater(len(findings), 20)

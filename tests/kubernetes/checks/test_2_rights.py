@@ -111,7 +111,9 @@ class Encryption(unittest.TestCase):
     """Databases speak to nobody without a certificate of the cluster's authority."""
 
     def test_no_certificate_no_answer(self):
-        addresses = [a["address"] for n in NODES for a in get("node", n)["status"]["addresses"] if a["type"] == "InternalIP" and "." in a["address"]]
+        addresses = [
+            a["address"] for n in NODES for a in get("node", n)["status"]["addresses"] if a["type"] == "InternalIP" and "." in a["address"]
+        ]
         members = {p["status"]["hostIP"] for p in get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=ovn")}
         self.assertTrue(members <= set(addresses) and len(members) == 3, members)
         request = '{"id":0,"method":"list_dbs","params":[]}'
@@ -123,12 +125,25 @@ class Encryption(unittest.TestCase):
                 said = output(["sh", "-c", f"echo '{request}' | timeout 3 nc -N {member} {port}"], check=False)
                 self.assertNotIn(database, said)
                 tls = "-p /etc/netloom/tls/tls.key -c /etc/netloom/tls/tls.crt -C /etc/netloom/tls/ca.crt"
-                said = kubectl("exec", "-n", NAMESPACE, pod_of("agent"), "-c", "agent", "--", *f"ovsdb-client {tls} list-dbs ssl:{member}:{port}".split())
+                said = kubectl(
+                    "exec",
+                    "-n",
+                    NAMESPACE,
+                    pod_of("agent"),
+                    "-c",
+                    "agent",
+                    "--",
+                    *f"ovsdb-client {tls} list-dbs ssl:{member}:{port}".split(),
+                )
                 self.assertIn(database, said)
 
     def test_a_lost_certificate_is_issued_again(self):
         serial = lambda: get("secret", "-n", NAMESPACE, "netloom-agent-tls")["data"]["tls.crt"]
         before = serial()
         kubectl("delete", "secret", "-n", NAMESPACE, "netloom-agent-tls")
-        wait(lambda: "netloom-agent-tls" in kubectl("get", "secrets", "-n", NAMESPACE, "-o", "name"), "the certificate to be issued again", 30)
+        wait(
+            lambda: "netloom-agent-tls" in kubectl("get", "secrets", "-n", NAMESPACE, "-o", "name"),
+            "the certificate to be issued again",
+            30,
+        )
         self.assertNotEqual(serial(), before)

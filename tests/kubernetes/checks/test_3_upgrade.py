@@ -43,4 +43,7 @@ class Upgrade(unittest.TestCase):
         self.assertEqual(len(get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=agent")), len(NODES))
 
     def pods(self, component):
-        return sorted((p["metadata"]["name"], p["metadata"]["uid"]) for p in get("pods", "-n", NAMESPACE, "-l", f"app.kubernetes.io/component={component}"))
+        return sorted(
+            (p["metadata"]["name"], p["metadata"]["uid"])
+            for p in get("pods", "-n", NAMESPACE, "-l", f"app.kubernetes.io/component={component}")
+        )

@@ -88,5 +88,11 @@ class Restarts(unittest.TestCase):
         """Calls the plugin's GC with what the runtime has, as a newer runtime does by itself."""
         valid = [{"containerID": sandbox, "ifname": "eth0"} for sandbox in sandboxes(node)]
         configuration = {"cniVersion": "1.1.0", "name": "netloom", "type": "netloom-cni", "cni.dev/valid-attachments": valid}
-        done = machine.run(node, ["env", "CNI_COMMAND=GC", "CNI_PATH=/opt/cni/bin", "/opt/cni/bin/netloom-cni"], input=json.dumps(configuration), text=True, capture_output=True)
+        done = machine.run(
+            node,
+            ["env", "CNI_COMMAND=GC", "CNI_PATH=/opt/cni/bin", "/opt/cni/bin/netloom-cni"],
+            input=json.dumps(configuration),
+            text=True,
+            capture_output=True,
+        )
         self.assertEqual(done.returncode, 0, done.stdout)

@@ -14,8 +14,21 @@ SPACE = "/run/netns/cnitool"
 
 def cnitool(command, **environment):
     """cnitool on the node, with the plugin and a configuration like the installed one but of the newest version."""
-    return machine.run(NODE, ["env", "CNI_PATH=/opt/cni/bin", "NETCONFPATH=/run/cnitool", *(f"{k}={v}" for k, v in environment.items()), PROGRAMS / "cnitool", command, "netloom", SPACE],
-                       capture_output=True, text=True)
+    return machine.run(
+        NODE,
+        [
+            "env",
+            "CNI_PATH=/opt/cni/bin",
+            "NETCONFPATH=/run/cnitool",
+            *(f"{k}={v}" for k, v in environment.items()),
+            PROGRAMS / "cnitool",
+            command,
+            "netloom",
+            SPACE,
+        ],
+        capture_output=True,
+        text=True,
+    )
 
 
 class Plugin(unittest.TestCase):
@@ -25,8 +38,18 @@ class Plugin(unittest.TestCase):
         self.kubelet(signal.SIGSTOP)
         kubectl("apply", "-n", pods.NAMESPACE, "-f", "-", input=json.dumps(pods.pod("cnitool", NODE)))
         pod = get("pod", "cnitool", "-n", pods.NAMESPACE)
-        self.arguments = {"CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE={pods.NAMESPACE};K8S_POD_NAME=cnitool;K8S_POD_UID={pod['metadata']['uid']};K8S_POD_INFRA_CONTAINER_ID=cnitool"}
-        machine.run(NODE, ["sh", "-ec", "ip netns add cnitool; mkdir -p /run/cnitool; sed 's/\"cniVersion\": *\"[^\"]*\"/\"cniVersion\": \"1.1.0\"/' /etc/cni/net.d/10-netloom.conflist >/run/cnitool/10-netloom.conflist"], check=True)
+        self.arguments = {
+            "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE={pods.NAMESPACE};K8S_POD_NAME=cnitool;K8S_POD_UID={pod['metadata']['uid']};K8S_POD_INFRA_CONTAINER_ID=cnitool"
+        }
+        machine.run(
+            NODE,
+            [
+                "sh",
+                "-ec",
+                'ip netns add cnitool; mkdir -p /run/cnitool; sed \'s/"cniVersion": *"[^"]*"/"cniVersion": "1.1.0"/\' /etc/cni/net.d/10-netloom.conflist >/run/cnitool/10-netloom.conflist',
+            ],
+            check=True,
+        )
 
     def tearDown(self):
         cnitool("del", **self.arguments)
@@ -64,11 +87,18 @@ class Plugin(unittest.TestCase):
     def test_gc_removes_what_nobody_holds(self):
         """All but the attachments of the node's own pods; those must stay."""
         from checks.test_4_restarts import attached, sandboxes
+
         before = attached(NODE)
         self.assertEqual(cnitool("add", **self.arguments).returncode, 0)
         self.assertEqual(len(attached(NODE)), len(before) + 1)
         valid = [{"containerID": sandbox, "ifname": "eth0"} for sandbox in sandboxes(NODE)]
         configuration = {"cniVersion": "1.1.0", "name": "netloom", "type": "netloom-cni", "cni.dev/valid-attachments": valid}
-        done = machine.run(NODE, ["env", "CNI_COMMAND=GC", "CNI_PATH=/opt/cni/bin", "/opt/cni/bin/netloom-cni"], input=json.dumps(configuration), text=True, capture_output=True)
+        done = machine.run(
+            NODE,
+            ["env", "CNI_COMMAND=GC", "CNI_PATH=/opt/cni/bin", "/opt/cni/bin/netloom-cni"],
+            input=json.dumps(configuration),
+            text=True,
+            capture_output=True,
+        )
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual(attached(NODE), before)

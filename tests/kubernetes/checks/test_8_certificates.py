@@ -12,7 +12,9 @@ from world.install import NAMESPACE
 
 def not_before(pem):
     """When a certificate began to be valid, as openssl prints it, in seconds."""
-    printed = subprocess.run(["openssl", "x509", "-noout", "-startdate", "-dateopt", "iso_8601"], input=pem, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        ["openssl", "x509", "-noout", "-startdate", "-dateopt", "iso_8601"], input=pem, capture_output=True, text=True, check=True
+    ).stdout
     return printed.strip().removeprefix("notBefore=").replace(" ", "T", 1)
 
 
@@ -31,6 +33,22 @@ class Renewal(unittest.TestCase):
         # Whoever connects now does so with what is there now.
         for node in NODES:
             agent = pod_of("agent", node)
-            wait(lambda: not_before(kubectl("exec", "-n", NAMESPACE, agent, "-c", "agent", "--", "cat", "/etc/netloom/tls/tls.crt")) > started, f"the agent of {node} to have a new certificate")
-            status = kubectl("exec", "-n", NAMESPACE, agent, "-c", "ovn-controller", "--", "ovn-appctl", "-t", "/run/ovn/ovn-controller.ctl", "connection-status")
+            wait(
+                lambda: not_before(kubectl("exec", "-n", NAMESPACE, agent, "-c", "agent", "--", "cat", "/etc/netloom/tls/tls.crt"))
+                > started,
+                f"the agent of {node} to have a new certificate",
+            )
+            status = kubectl(
+                "exec",
+                "-n",
+                NAMESPACE,
+                agent,
+                "-c",
+                "ovn-controller",
+                "--",
+                "ovn-appctl",
+                "-t",
+                "/run/ovn/ovn-controller.ctl",
+                "connection-status",
+            )
             self.assertEqual(status.strip(), "connected", node)

@@ -32,7 +32,9 @@ class Uninstall(unittest.TestCase):
                 self.assertIn(f" {address}/", shown)
             self.assertIn("dev eth0", machine.run(node, ["ip", "route", "show", "default"], capture_output=True, text=True).stdout)
         self.assertEqual(kubectl("get", "secrets", "-n", NAMESPACE, "-o", "name").split(), [])
-        left = kubectl("get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name")
+        left = kubectl(
+            "get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name"
+        )
         self.assertNotIn("netloom", left)
         for node in get("nodes"):
             self.assertFalse([key for key in node["metadata"]["annotations"] if key.startswith("netloom.io/")])

@@ -42,7 +42,10 @@ def import_images(archives):
     """Imports OCI archives into every node's containerd."""
 
     def into(name):
-        wait(lambda: machine.outer(name) and machine.run(name, ["ctr", "version"], capture_output=True).returncode == 0, f"containerd of {name}")
+        wait(
+            lambda: machine.outer(name) and machine.run(name, ["ctr", "version"], capture_output=True).returncode == 0,
+            f"containerd of {name}",
+        )
         for archive in archives:
             machine.run(name, ["ctr", "-n", "k8s.io", "images", "import", archive], check=True, stdout=subprocess.DEVNULL)
 

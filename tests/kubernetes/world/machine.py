@@ -55,7 +55,7 @@ def make(machine):
         file.write_text(text)
     for name, command in parts.of(machine).items():
         script = home / "parts" / name
-        script.write_text(f"#!/bin/sh\nexec {command}\n")
+        script.write_text("#!/bin/sh\nexec " + " ".join(command.split()) + "\n")
         script.chmod(0o755)
 
 
@@ -77,9 +77,27 @@ def start(machine):
 
     log = open(home / "logs/init.log", "ab")
     process = subprocess.Popen(
-        ["nsenter", f"--net=/run/netns/{space(machine)}", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--cgroup",
-         "--mount-proc", pathlib.Path(__file__).with_name("init"), HOME, machine],
-        preexec_fn=enter, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        [
+            "nsenter",
+            f"--net=/run/netns/{space(machine)}",
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--uts",
+            "--ipc",
+            "--cgroup",
+            "--mount-proc",
+            pathlib.Path(__file__).with_name("init"),
+            HOME,
+            machine,
+        ],
+        preexec_fn=enter,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+    )
     (home / "pid").write_text(str(process.pid))
 
 
@@ -101,7 +119,24 @@ def stop(machine):
 def run(machine, command, **options):
     """Runs a command on it, with the mounts, processes and network of the machine."""
     options.setdefault("timeout", 120)
-    return subprocess.run(["nsenter", "--target", str(inner(machine)), "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup", "--", "env", f"PATH={DEBIAN}/usr/bin:{os.environ['PATH']}", *map(str, command)], **options)
+    return subprocess.run(
+        [
+            "nsenter",
+            "--target",
+            str(inner(machine)),
+            "--mount",
+            "--pid",
+            "--net",
+            "--uts",
+            "--ipc",
+            "--cgroup",
+            "--",
+            "env",
+            f"PATH={DEBIAN}/usr/bin:{os.environ['PATH']}",
+            *map(str, command),
+        ],
+        **options,
+    )
 
 
 def outer(machine):
@@ -129,7 +164,11 @@ def restart_part(machine, part, sig=signal.SIGKILL):
 
 
 def control_groups(machine):
-    return [controller / WIRE / machine for controller in CGROUPS.iterdir() if (controller / "cgroup.procs").exists() and controller.name != "unified"]
+    return [
+        controller / WIRE / machine
+        for controller in CGROUPS.iterdir()
+        if (controller / "cgroup.procs").exists() and controller.name != "unified"
+    ]
 
 
 def end(pid):
