@@ -155,11 +155,14 @@ fn cluster(lab: &Lab) {
     assert_eq!((healthy.code, healthy.in_state("failed")), (0, vec![]), "{:#?}", healthy.findings);
     assert_eq!(healthy.in_state("warning"), ["kubernetes/workloads"], "a lab's parts are no pods");
 
+    // An agent that works takes the taint away at once.
+    let agent = |signal| lab.kill_part("node2", "agent", signal).unwrap();
+    agent(Signal::SIGSTOP);
     lab.kubectl(&["taint", "node", "node2", "netloom.io/not-ready=:NoSchedule"])
         .unwrap();
     let report = Report::of_cluster(lab, &kubeconfig);
     assert!(report.words("taint").contains("node node2 still has the taint"));
-    lab.kubectl(&["taint", "node", "node2", "netloom.io/not-ready-"]).unwrap();
+    agent(Signal::SIGCONT);
 
     lab.apply(
         "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: { name: ovn, labels: { kubernetes.io/service-name: ovn } }\n\

@@ -5,100 +5,87 @@ import signal
 import unittest
 
 from checks import pods
-from world import PROGRAMS, WORKERS, machine
-from world.cluster import get, kubectl
+from checks.attachments import attached, collect
+from world import CONTROL, PROGRAMS, WORKERS, machine
+from world.cluster import get, kubectl, wait
 
 NODE = WORKERS[0]
 SPACE = "/run/netns/cnitool"
 
 
-def cnitool(command, **environment):
-    """cnitool on the node, with the plugin and a configuration like the installed one but of the newest version."""
-    return machine.run(
-        NODE,
-        [
-            "env",
-            "CNI_PATH=/opt/cni/bin",
-            "NETCONFPATH=/run/cnitool",
-            *(f"{k}={v}" for k, v in environment.items()),
-            PROGRAMS / "cnitool",
-            command,
-            "netloom",
-            SPACE,
-        ],
-        capture_output=True,
-        text=True,
-    )
+CONFIGURE = """
+    ip netns add cnitool
+    mkdir -p /run/cnitool
+    sed 's/"cniVersion": *"[^"]*"/"cniVersion": "1.1.0"/' /etc/cni/net.d/10-netloom.conflist >/run/cnitool/10-netloom.conflist
+"""
 
 
 class Plugin(unittest.TestCase):
     def setUp(self):
         pods.make()
+        # cnitool's gc knows of its own attachments only, so there may be no others.
+        kubectl("cordon", NODE)
+        kubectl("delete", "pods", "-A", "-l", "k8s-app=kube-dns", f"--field-selector=spec.nodeName={NODE}", "--now")
+        wait(lambda: not attached(NODE), f"{NODE} to be empty")
         # A pod the kubelet does not get to see, so that the network is all cnitool's.
         self.kubelet(signal.SIGSTOP)
         kubectl("apply", "-n", pods.NAMESPACE, "-f", "-", input=json.dumps(pods.pod("cnitool", NODE)))
-        pod = get("pod", "cnitool", "-n", pods.NAMESPACE)
-        self.arguments = {
-            "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE={pods.NAMESPACE};K8S_POD_NAME=cnitool;K8S_POD_UID={pod['metadata']['uid']};K8S_POD_INFRA_CONTAINER_ID=cnitool"
-        }
-        machine.run(
-            NODE,
-            [
-                "sh",
-                "-ec",
-                'ip netns add cnitool; mkdir -p /run/cnitool; sed \'s/"cniVersion": *"[^"]*"/"cniVersion": "1.1.0"/\' /etc/cni/net.d/10-netloom.conflist >/run/cnitool/10-netloom.conflist',
-            ],
-            check=True,
-        )
+        self.uid = get("pod", "cnitool", "-n", pods.NAMESPACE)["metadata"]["uid"]
+        machine.run(NODE, ["sh", "-ec", CONFIGURE], check=True)
 
     def tearDown(self):
-        cnitool("del", **self.arguments)
+        self.cnitool("del")
         kubectl("delete", "pod", "-n", pods.NAMESPACE, "cnitool", "--force", check=False)
         machine.run(NODE, ["ip", "netns", "delete", "cnitool"])
         self.kubelet(signal.SIGCONT)
+        kubectl("uncordon", NODE)
         pods.remove()
 
     def kubelet(self, sig):
         machine.restart_part(NODE, "kubelet", sig)
 
+    def cnitool(self, command):
+        """cnitool on the node, with the plugin and a configuration like the installed one but of the newest version."""
+        pod = f"K8S_POD_NAMESPACE={pods.NAMESPACE};K8S_POD_NAME=cnitool;K8S_POD_UID={self.uid}"
+        environment = ["CNI_PATH=/opt/cni/bin", "NETCONFPATH=/run/cnitool", f"CNI_ARGS=IgnoreUnknown=1;{pod}"]
+        return machine.run(NODE, ["env", *environment, PROGRAMS / "cnitool", command, "netloom", SPACE], capture_output=True, text=True)
+
+    def succeeds(self, command):
+        done = self.cnitool(command)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
     def test_every_command(self):
-        status = cnitool("status")
-        self.assertEqual(status.returncode, 0, status.stdout + status.stderr)
-        added = cnitool("add", **self.arguments)
-        self.assertEqual(added.returncode, 0, added.stdout + added.stderr)
-        result = json.loads(added.stdout)
+        self.succeeds("status")
+        result = json.loads(self.succeeds("add"))
         self.assertEqual(result["cniVersion"], "1.1.0")
         addresses = [entry["address"].split("/")[0] for entry in result["ips"]]
         self.assertEqual(len(addresses), 2)
-        ping = machine.run(NODE, ["ping", "-c", "1", "-W", "2", addresses[0]], capture_output=True, text=True)
-        self.assertEqual(ping.returncode, 0, ping.stdout)
-        checked = cnitool("check", **self.arguments)
-        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+        for address in addresses:
+            ping = machine.run(NODE, ["ping", "-c", "1", "-W", "2", address], capture_output=True, text=True)
+            self.assertEqual(ping.returncode, 0, ping.stdout)
+        self.succeeds("check")
 
         machine.run(NODE, ["ip", "-n", "cnitool", "address", "flush", "dev", "eth0"], check=True)
-        broken = cnitool("check", **self.arguments)
-        self.assertNotEqual(broken.returncode, 0, "check does not see a missing address")
+        self.assertNotEqual(self.cnitool("check").returncode, 0, "check does not see a missing address")
 
-        for _ in range(2):
-            deleted = cnitool("del", **self.arguments)
-            self.assertEqual(deleted.returncode, 0, deleted.stdout + deleted.stderr)
-        self.assertNotIn("eth0", machine.run(NODE, ["ip", "-n", "cnitool", "link"], capture_output=True, text=True).stdout)
+        self.succeeds("del")
+        self.succeeds("del")
+        self.assertNotIn("eth0", self.links())
 
-    def test_gc_removes_what_nobody_holds(self):
-        """All but the attachments of the node's own pods; those must stay."""
-        from checks.test_4_restarts import attached, sandboxes
+    def test_gc(self):
+        self.succeeds("add")
+        self.assertEqual(len(attached(NODE)), 1)
+        self.succeeds("gc")
+        self.assertEqual(attached(NODE), {})
+        self.assertNotIn("eth0", self.links())
 
-        before = attached(NODE)
-        self.assertEqual(cnitool("add", **self.arguments).returncode, 0)
-        self.assertEqual(len(attached(NODE)), len(before) + 1)
-        valid = [{"containerID": sandbox, "ifname": "eth0"} for sandbox in sandboxes(NODE)]
-        configuration = {"cniVersion": "1.1.0", "name": "netloom", "type": "netloom-cni", "cni.dev/valid-attachments": valid}
-        done = machine.run(
-            NODE,
-            ["env", "CNI_COMMAND=GC", "CNI_PATH=/opt/cni/bin", "/opt/cni/bin/netloom-cni"],
-            input=json.dumps(configuration),
-            text=True,
-            capture_output=True,
-        )
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertEqual(attached(NODE), before)
+    def test_gc_leaves_what_is_held(self):
+        """On a node with pods: what the runtime has stays."""
+        self.assertTrue(attached(CONTROL), "no pod to look at")
+        before = attached(CONTROL)
+        self.assertEqual(collect(CONTROL), "")
+        self.assertEqual(attached(CONTROL), before)
+
+    def links(self):
+        return machine.run(NODE, ["ip", "-n", "cnitool", "link"], capture_output=True, text=True).stdout

@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 
-use tracing::info;
+use tracing::{info, warn};
 use uuid::Uuid;
 
-use super::error::{CniError, Code};
+use super::error::CniError;
 use super::request::{Request, Sandbox};
 use crate::net::fence;
 use crate::net::watch::is_pod_veth;
@@ -34,15 +34,12 @@ pub async fn detach(node: &Node, sandbox: &Sandbox) -> Result<(), CniError> {
 
 /// GC: removes the attachments of this network that the runtime does not list, and devices that belong to none.
 pub async fn collect(node: &Node, request: &Request) -> Result<(), CniError> {
-    let valid: HashSet<&Sandbox> = match &request.valid {
-        Some(valid) => valid.iter().collect(),
-        None => {
-            return Err(CniError::new(
-                Code::InvalidConfig,
-                "`cni.dev/valid-attachments` is missing from the GC request",
-            ));
-        }
+    // cnitool sends no list, having called DEL for all it knows. No list is not an empty one: nothing is known to be stale.
+    let Some(valid) = &request.valid else {
+        warn!("GC without `cni.dev/valid-attachments`: nothing removed");
+        return Ok(());
     };
+    let valid: HashSet<&Sandbox> = valid.iter().collect();
     // Taken before the devices are listed: a sandbox that becomes busy later makes its device later.
     let busy: HashSet<String> = node.busy.devices().into_iter().collect();
     let removed = node
