@@ -51,27 +51,6 @@ pub fn in_directory(directory: &std::path::Path) -> Tls {
     }
 }
 
-/// Makes an authority and writes a certificate of it for every role, to a directory of the role's name. For tests and labs without an API.
-pub fn issue_to(directory: &std::path::Path, lifetime: Duration) -> Result<()> {
-    let (now, lifetimes) = (Timestamp::now(), Lifetimes { leaf: lifetime });
-    let mut found = Found::default();
-    loop {
-        let actions = plan::plan(now, &found, lifetimes).actions;
-        if actions.is_empty() {
-            break;
-        }
-        for action in actions {
-            let (secret, files) = issue::perform(&action, now, &found, lifetimes)?;
-            match Role::ALL.into_iter().find(|role| role.secret() == secret) {
-                Some(role) => drop(found.leaves.insert(role, files)),
-                None => found.authority = Some(files),
-            }
-        }
-    }
-    let write = |(role, content): (&Role, &Files)| files::write(&directory.join(role.name()), content);
-    found.leaves.iter().try_for_each(write)
-}
-
 /// Issues for ever; tells when all certificates are there and the controller's own are in its directory.
 pub async fn run(client: kube::Client, options: Options, issued: watch::Sender<bool>) -> Result<()> {
     let api = Api::<Secret>::namespaced(client, &options.namespace);
