@@ -47,28 +47,12 @@ class Pods(unittest.TestCase):
         self.assertIn("Started HTTP server", kubectl("logs", "-n", NAMESPACE, "server"))
 
     def test_port_forward(self):
-        forward = subprocess.Popen(
-            [
-                "nsenter",
-                "--target",
-                str(machine.inner(CONTROL)),
-                "--mount",
-                "--net",
-                "--",
-                PROGRAMS / "kubectl",
-                f"--kubeconfig={KUBECONFIG}",
-                "port-forward",
-                "-n",
-                NAMESPACE,
-                "pod/server",
-                "18080:8080",
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command = [PROGRAMS / "kubectl", f"--kubeconfig={KUBECONFIG}", "port-forward", "-n", NAMESPACE, "pod/server", "18080:8080"]
+        space = f"--net=/run/netns/{machine.space(CONTROL)}"
+        forward = subprocess.Popen(["nsenter", space, "--", *command], stdout=subprocess.PIPE, text=True)
         try:
             self.assertIn("Forwarding", forward.stdout.readline())
-            answer = machine.run(CONTROL, ["curl", "-sS", "-m", "5", "http://127.0.0.1:18080/hostname"], capture_output=True, text=True)
+            answer = machine.near(CONTROL, ["curl", "-sS", "-m", "5", "http://127.0.0.1:18080/hostname"], capture_output=True, text=True)
             self.assertEqual(answer.stdout, "server")
         finally:
             forward.kill()
@@ -126,7 +110,7 @@ class Clients(unittest.TestCase):
             "for kind in ('clusternetworks', 'externalpools'):\n"
             "    for item in client.CustomObjectsApi().list_cluster_custom_object('netloom.io', 'v1alpha1', kind)['items']: print(kind, item['metadata']['name'])\n"
         )
-        done = machine.run(
+        done = machine.near(
             CONTROL,
             ["env", f"KUBECONFIG={KUBECONFIG}", CACHE / "kubernetes/python/bin/python", "-c", program],
             capture_output=True,
@@ -140,7 +124,7 @@ class Looking(unittest.TestCase):
     """What a person types when in doubt."""
 
     def test_doctor_finds_nothing_wrong_with_the_cluster(self):
-        done = machine.run(CONTROL, [NETLOOM, "doctor", "--kubeconfig", KUBECONFIG, "-o", "json"], capture_output=True, text=True)
+        done = machine.near(CONTROL, [NETLOOM, "doctor", "--kubeconfig", KUBECONFIG, "-o", "json"], capture_output=True, text=True)
         findings = json.loads(done.stdout)["findings"]
         self.assertEqual([f for f in findings if f["state"] == "failed"], [])
         self.assertEqual(done.returncode, 0)

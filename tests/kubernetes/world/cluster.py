@@ -54,7 +54,7 @@ def import_images(archives):
 
 
 def kubectl(*arguments, check=True, input=None):
-    """What the kubectl of the same release prints, run on the control plane's machine."""
+    """What the kubectl of the same release prints, run in the control plane's network."""
     return output([PROGRAMS / "kubectl", f"--kubeconfig={KUBECONFIG}", *arguments], check, input)
 
 
@@ -70,9 +70,9 @@ def get(*arguments):
 
 
 def output(command, check=True, input=None):
-    """What a command on the control plane's machine prints; with `check`, its failure is one of the test."""
+    """What a command in the control plane's network prints; with `check`, its failure is one of the test."""
     # Longer than any of them may take: a test that hangs has failed.
-    done = machine.run(CONTROL, command, capture_output=True, text=True, input=input, timeout=400)
+    done = machine.near(CONTROL, command, capture_output=True, text=True, input=input, timeout=400)
     if check and done.returncode:
         raise AssertionError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout if check else done.stdout + done.stderr

@@ -118,25 +118,16 @@ def stop(machine):
 
 def run(machine, command, **options):
     """Runs a command on it, with the mounts, processes and network of the machine."""
+    spaces = ["--target", str(inner(machine)), "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup"]
+    path = f"PATH={DEBIAN}/usr/bin:{os.environ['PATH']}"
     options.setdefault("timeout", 120)
-    return subprocess.run(
-        [
-            "nsenter",
-            "--target",
-            str(inner(machine)),
-            "--mount",
-            "--pid",
-            "--net",
-            "--uts",
-            "--ipc",
-            "--cgroup",
-            "--",
-            "env",
-            f"PATH={DEBIAN}/usr/bin:{os.environ['PATH']}",
-            *map(str, command),
-        ],
-        **options,
-    )
+    return subprocess.run(["nsenter", *spaces, "--", "env", path, *map(str, command)], **options)
+
+
+def near(machine, command, **options):
+    """Runs a command of this host's in the network of the machine: it sees the files that we see."""
+    options.setdefault("timeout", 120)
+    return subprocess.run(["nsenter", f"--net=/run/netns/{space(machine)}", "--", *map(str, command)], **options)
 
 
 def outer(machine):
