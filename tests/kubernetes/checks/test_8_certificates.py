@@ -28,8 +28,8 @@ class Renewal(unittest.TestCase):
             return not_before(shown)
 
         wait(lambda: served() > started, "the database to serve a certificate younger than its process", 600)
-        secret = get("secret", "-n", NAMESPACE, "netloom-agent-tls")["data"]["tls.crt"]
-        self.assertGreater(not_before(base64.b64decode(secret).decode()), started)
+        issued = lambda: base64.b64decode(get("secret", "-n", NAMESPACE, "netloom-agent-tls")["data"]["tls.crt"]).decode()
+        wait(lambda: not_before(issued()) > started, "the agents' certificate to be renewed", 600)
         # Whoever connects now does so with what is there now.
         for node in NODES:
             agent = pod_of("agent", node)
