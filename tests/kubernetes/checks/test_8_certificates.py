@@ -37,6 +37,7 @@ class Renewal(unittest.TestCase):
                 lambda: not_before(kubectl("exec", "-n", NAMESPACE, agent, "-c", "agent", "--", "cat", "/etc/netloom/tls/tls.crt"))
                 > started,
                 f"the agent of {node} to have a new certificate",
+                300,
             )
             status = kubectl(
                 "exec",
