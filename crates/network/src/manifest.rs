@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use services::{SERVICE_NAME, SERVICE_PROXY};
+pub use services::{NOT_OURS, SERVICE_NAME};
 
 use crate::annotations;
 use crate::cluster::{ClusterNetwork, Namespaced, Node, NodeName, Object, Pod};

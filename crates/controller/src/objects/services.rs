@@ -154,7 +154,7 @@ resource!(
 );
 
 impl Reduce for ServiceObject {
-    const SELECTOR: &str = "!service.kubernetes.io/service-proxy-name";
+    const SELECTOR: &str = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name";
 
     /// A service that is only a name (`ExternalName`) is one without addresses and ports: it may have had some before.
     fn reduce(self) -> Option<Object> {

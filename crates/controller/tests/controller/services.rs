@@ -61,12 +61,14 @@ async fn services_and_endpoints_become_load_balancers() {
     world.kubernetes.endpoints("web", &[A]).await;
     world.database.row(BALANCER, WEB, sends_to("10.244.0.5:8080")).await;
 
-    // Somebody else's proxy looks after it now.
-    let label = |value: Value| json!({ "metadata": { "labels": { "service.kubernetes.io/service-proxy-name": value } } });
-    world.kubernetes.change_service("web", label(json!("theirs"))).await;
-    world.database.gone(BALANCER, WEB).await;
-    world.kubernetes.change_service("web", label(Value::Null)).await;
-    world.database.row(BALANCER, WEB, |_| true).await;
+    // Somebody else's proxy looks after it now, or nobody's.
+    for label in ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"] {
+        let label = |value: Value| json!({ "metadata": { "labels": { label: value } } });
+        world.kubernetes.change_service("web", label(json!("theirs"))).await;
+        world.database.gone(BALANCER, WEB).await;
+        world.kubernetes.change_service("web", label(Value::Null)).await;
+        world.database.row(BALANCER, WEB, |_| true).await;
+    }
     world.kubernetes.delete_service("web").await;
     world.database.gone(BALANCER, WEB).await;
 }

@@ -12,8 +12,8 @@ use crate::settings::Settings;
 
 /// Label that names a slice's service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Label of services that another proxy serves.
-pub const SERVICE_PROXY: &str = "service.kubernetes.io/service-proxy-name";
+/// Labels of services that somebody else serves: another proxy, or names alone.
+pub const NOT_OURS: [&str; 2] = ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"];
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -112,7 +112,7 @@ struct TargetRef {
 
 /// A service; none for one that is a matter of names only or that another proxy serves.
 pub(super) fn service(metadata: Metadata, spec: ServiceSpec, status: ServiceStatus) -> Option<Object> {
-    let kind = ServiceKind::parse(&spec.r#type).filter(|_| !metadata.labels.contains_key(SERVICE_PROXY))?;
+    let kind = ServiceKind::parse(&spec.r#type).filter(|_| !NOT_OURS.iter().any(|label| metadata.labels.contains_key(*label)))?;
     let all = if spec.cluster_ips.is_empty() {
         vec![spec.cluster_ip]
     } else {
