@@ -23,6 +23,7 @@ KERNEL_ARGS ?= everyone_reaches_everyone every_kind_of_service connections_go
 
 packages_build := gcc libc6-dev
 packages_lab := $(packages_build) mmdebstrap debian-archive-keyring iproute2 nftables
+packages_image := $(packages_lab) python3
 packages_kernel := $(packages_lab) qemu-system-x86 e2fsprogs cpio kmod xz-utils python3
 packages_lint := $(packages_build) python3
 packages_test := $(packages_lab) python3 openssl
@@ -34,7 +35,7 @@ packages_kubernetes := $(packages_lab) python3 python3-venv openssl libseccomp2 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: deps-test deps-kernel deps-kubernetes deps-lint deps-fuzz ## install the Debian packages the other targets need, if any is missing
+deps: deps-image deps-test deps-kernel deps-kubernetes deps-lint deps-fuzz ## install the Debian packages the other targets need, if any is missing
 
 build: deps-build ## build netloom and netloom-cni (release)
 	$(call step,building netloom and netloom-cni: the first time takes a few minutes)
@@ -45,7 +46,7 @@ rootfs: deps-lab ## build the root filesystem of the nodes
 	@image/build
 
 # The plugin runs on hosts of any kind, so it brings its own C library.
-image: build rootfs ## build the OCI image for clusters
+image: deps-image build rootfs ## build the OCI image for clusters
 	$(call step,OCI image)
 	@RUSTFLAGS='-C target-feature=+crt-static' $(cargo) build --release --locked $(quiet) \
 	    --target $(shell uname -m)-unknown-linux-gnu --target-dir $(target)/static -p netloom-cni
@@ -111,8 +112,8 @@ fuzz: deps-fuzz ## fuzz every parser of foreign bytes, FUZZ_SECONDS (20) each
 	@fuzz/run
 
 # Installing costs nothing where nothing is missing.
-.PHONY: deps-build deps-lab deps-test deps-kernel deps-kubernetes deps-lint deps-fuzz
-deps-build deps-lab deps-test deps-kernel deps-kubernetes deps-lint deps-fuzz: deps-%:
+.PHONY: deps-build deps-lab deps-image deps-test deps-kernel deps-kubernetes deps-lint deps-fuzz
+deps-build deps-lab deps-image deps-test deps-kernel deps-kubernetes deps-lint deps-fuzz: deps-%:
 	@missing=$$(comm -23 <(printf '%s\n' $(packages_$*) | sort) \
 	    <(dpkg-query -W -f='$${db:Status-Status} $${Package}\n' $(packages_$*) 2>/dev/null | sed -n 's/^installed //p' | sort)); \
 	if [ -n "$$missing" ]; then \
