@@ -283,11 +283,19 @@ const FORWARDING: &[(&str, &str)] = &[
     ("ipv4/conf/default/rp_filter", "0"),
 ];
 
+/// A database is not seen until it is complete. The Southbound has its one row of settings from the start: northd writes it too, but an
+/// ovn-controller that meets a second node before it is there dies of it.
 fn create_database(file: &str, schema: &str) -> Step {
+    let first = if schema.ends_with("ovn-sb.ovsschema") {
+        format!("ovsdb-tool transact {file}.new '[\"OVN_Southbound\", {{\"op\": \"insert\", \"table\": \"SB_Global\", \"row\": {{}}}}]'")
+    } else {
+        ":".to_owned()
+    };
     step(
         "sh -e -s",
         format!(
-            "[ -s {file} ] || ovsdb-tool create {file} {schema}\nrm -f {}/.{}.db.~lock~\n",
+            "if ! [ -s {file} ]; then\nrm -f {file}.new\novsdb-tool create {file}.new {schema}\n{first}\nmv {file}.new {file}\nfi\n\
+             rm -f {}/.{}.db.~lock~\n",
             parent(file),
             stem(file)
         ),

@@ -5,7 +5,7 @@
 mod node;
 mod world;
 
-use netloom_ovsdb::{ConnectError, Datum, Event, Operation, Uuid};
+use netloom_ovsdb::{Client, ConnectError, Datum, Event, MonitorTable, Operation, Uuid};
 use world::{World, within};
 
 const SWITCH: &str = "Logical_Switch";
@@ -79,6 +79,23 @@ async fn three_members_are_one_cluster_and_stay_one_whoever_loses_its_disk() {
         said += &member.text();
     }
     assert!(said.contains("received leadership transfer"), "{said}");
+}
+
+/// ovn-controllers follow the row without looking whether it is there.
+#[tokio::test]
+async fn a_new_southbound_has_its_settings_before_northd_has_run() {
+    for replicas in [1, 3] {
+        let world = World::start().await;
+        let member = world.member_of("southbound", 0, replicas);
+        let mut options = world.options(&world.remote(0).replace("6641", "6642"), true);
+        options.database = "OVN_Southbound".to_owned();
+        options.monitor = vec![MonitorTable::all("SB_Global")];
+        let (client, _events) = Client::start(options);
+        within("the database", client.ready()).await.unwrap();
+        let rows = client.read(|replica| replica.rows("SB_Global").count());
+        assert_eq!(rows, Some(1), "{replicas} members");
+        member.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -181,7 +181,7 @@ async fn prepare(member: &Member, name: &str, watched: Option<(kube::Client, Rec
     match (step, watched) {
         (Step::Serve, _) => Ok(()),
         (Step::Convert, _) => convert(&member.file, &member.schema),
-        (Step::Make, _) => tool(["create".into(), text(&member.file), text(&member.schema)]).await,
+        (Step::Make, _) => make(member, &member.file).await,
         (_, None) => bail!("a cluster of {} members cannot be made without the API", member.replicas),
         (Step::MakeClusterFrom, Some((client, _))) => {
             peers::refuse_second(member, client).await?;
@@ -190,11 +190,34 @@ async fn prepare(member: &Member, name: &str, watched: Option<(kube::Client, Rec
             make_cluster(member, &plain).await
         }
         (Step::MakeOrJoin, Some((client, members))) => match peers::find_or_none(member, client, members).await? {
-            None => make_cluster(member, &member.schema).await,
+            None => {
+                let first = PathBuf::from(format!("{}.first", member.file.display()));
+                make(member, &first).await?;
+                make_cluster(member, &first).await?;
+                std::fs::remove_file(&first).with_context(|| format!("remove {}", first.display()))
+            }
             Some(found) => join(member, &found).await,
         },
         (Step::Join, Some((_, members))) => join(member, &peers::find(member, members).await).await,
     }
+}
+
+/// A new database, not seen until it is complete. The Southbound has its one row of settings from the start: northd writes it too,
+/// but an ovn-controller that meets a second node before it is there dies of it.
+async fn make(member: &Member, file: &Path) -> Result<()> {
+    let new = PathBuf::from(format!("{}.new", file.display()));
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("remove {}, which was never completed", new.display()));
+        }
+        _ => {}
+    }
+    tool(["create".into(), text(&new), text(&member.schema)]).await?;
+    if member.database == Database::Southbound {
+        let row = r#"["OVN_Southbound", {"op": "insert", "table": "SB_Global", "row": {}}]"#;
+        tool(["transact".into(), text(&new), row.into()]).await?;
+    }
+    std::fs::rename(&new, file).with_context(|| format!("move {} to {}", new.display(), file.display()))
 }
 
 async fn make_cluster(member: &Member, content: &Path) -> Result<()> {
