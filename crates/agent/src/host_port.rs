@@ -22,8 +22,10 @@ use crate::southbound::{Binding, SouthboundState};
 use crate::switch::state::ids;
 use crate::switch::{Interface, Plug, SwitchState};
 
-/// Device settings of both ports: a packet from a pod to a node port comes in by one and leaves by the other.
-const COMMON: [(&str, &str, &str); 4] = [
+/// Device settings of both ports: a packet from a pod to a node port comes in by one and leaves by the other, and what
+/// comes in may have a source that is routed elsewhere (loose reverse path filter).
+const COMMON: [(&str, &str, &str); 5] = [
+    ("ipv4", "rp_filter", "2"),
     ("ipv4", "forwarding", "1"),
     ("ipv6", "forwarding", "1"),
     // Kernels without it forward IPv6 only if the node as a whole does (net.ipv6.conf.all.forwarding).
@@ -31,9 +33,8 @@ const COMMON: [(&str, &str, &str); 4] = [
     // Their addresses come from the controller, which keeps them unique: they can be used at once.
     ("ipv6", "accept_dad", "0"),
 ];
-/// Further settings of the service port. What comes in there may have a source that is routed elsewhere (loose reverse
-/// path filter), and it must not answer for the addresses of others or take new ones.
-const SERVICE: [(&str, &str, &str); 3] = [("ipv4", "rp_filter", "2"), ("ipv4", "arp_ignore", "1"), ("ipv6", "accept_ra", "0")];
+/// Further settings of the service port: it must not answer for the addresses of others or take new ones.
+const SERVICE: [(&str, &str, &str); 2] = [("ipv4", "arp_ignore", "1"), ("ipv6", "accept_ra", "0")];
 
 /// An address the service port has although nobody uses it: on a device without any, the kernel's reverse path filter
 /// is always strict, and the host's global setting may turn it on.

@@ -102,7 +102,12 @@ fn health_check_ports_tell_of_local_endpoints() {
     };
     let own = "service_default_web_tcp_gateway_node_node1";
     let port = "'options:\"netloom.io/health-check-port\"=\"32000\"'";
-    world.balance(own, port, "\"172.30.0.200:80\"=\"10.244.1.20:8080,10.244.1.21:8080\"");
+    let ready = format!("{port} 'options:\"netloom.io/ready-endpoints\"=\"2\"'");
+    world.balance(
+        own,
+        &ready,
+        "\"172.30.0.200:80\"=\"10.244.1.20:8080,10.244.1.21:8080,10.244.1.22:8080\"",
+    );
     world.wait_until(|| {
         says(
             32000,
@@ -120,7 +125,7 @@ fn health_check_ports_tell_of_local_endpoints() {
     world.wait_until(|| world.holds("ss -ltn | grep -q :32001"));
     world.balance(
         own,
-        "'options:\"netloom.io/health-check-port\"=\"32001\"'",
+        "'options:\"netloom.io/health-check-port\"=\"32001\"' 'options:\"netloom.io/ready-endpoints\"=\"1\"'",
         "\"172.30.0.200:80\"=\"10.244.1.20:8080\"",
     );
     world.wait_for_log("cannot open the health check port");
@@ -144,7 +149,9 @@ fn another_mode_leaves_nothing_of_the_first() {
         "10.96.0.0/16",
         "100.64.255.254",
         "27759",
+        "27760",
         "0x1000",
+        "0x2000",
         "hook output",
     ];
     world.wait_until(|| {

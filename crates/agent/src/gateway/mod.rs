@@ -208,7 +208,7 @@ impl Converge for Gateway {
             // A binding that is gone for a moment (the chassis registers anew) takes nothing away.
             terms: terms.or_else(|| self.programmed.as_ref()?.base.terms.clone()),
         };
-        let vips = |terms| self.node.southbound.read(|state| Vips::read(state, terms));
+        let vips = |terms| self.node.southbound.read(|state| Vips::read(state, terms, &self.node.name));
         let entries = Entries {
             vips: base.terms.as_ref().map(vips).unwrap_or_default(),
             claimed: inputs.claims.iter().map(|claim| claim.mac).collect(),

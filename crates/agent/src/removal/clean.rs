@@ -18,7 +18,7 @@ use crate::net::belongings::Belongings;
 use crate::net::nft;
 use crate::net::watch::is_pod_veth;
 use crate::node::{INTEGRATION_BRIDGE, Node};
-use crate::services::RULE;
+use crate::services::RULES;
 use crate::set_up::plan;
 use crate::switch::SwitchState;
 use crate::uplink::port_of_bridge;
@@ -69,7 +69,9 @@ pub async fn clean(node: &Node, scope: &Scope, kernel: &mut watch::Receiver<u64>
             .map_err(Into::into),
     );
     for ipv4 in [true, false] {
-        done(node.netlink.delete_rule(ipv4, RULE).await.map_err(Into::into));
+        for rule in RULES {
+            done(node.netlink.delete_rule(ipv4, rule).await.map_err(Into::into));
+        }
     }
     if let Some(directory) = &scope.state_directory {
         done(empty(directory));

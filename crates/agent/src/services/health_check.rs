@@ -110,7 +110,7 @@ fn reports(state: &SouthboundState, node: &str) -> BTreeMap<u16, Report> {
     let mut reports: BTreeMap<u16, Report> = BTreeMap::new();
     for balancer in state.balancers() {
         let Some(check) = &balancer.health_check else { continue };
-        let own = check.node.as_deref() == Some(node);
+        let own = balancer.node.as_deref() == Some(node);
         let endpoints = if own { check.endpoints } else { 0 };
         let report = reports.entry(check.port).or_insert_with(|| Report {
             namespace: balancer.namespace.clone(),
@@ -179,16 +179,19 @@ mod tests {
     #[test]
     fn only_the_nodes_own_row_counts() {
         let mut state = SouthboundState::default();
-        for (name, backends) in [
-            ("service_a_web_tcp_gateway_node_node1", "10.0.0.5:80,10.0.0.6:80"),
-            ("service_a_web_udp_gateway_node_node1", "10.0.0.5:53"),
-            ("service_a_web_tcp_gateway_node_node2", "10.0.1.5:80,10.0.1.6:80,10.0.1.7:80"),
-            ("service_a_web_tcp_gateway_elsewhere", ""),
+        for (name, ready) in [
+            ("service_a_web_tcp_gateway_node_node1", "2"),
+            ("service_a_web_udp_gateway_node_node1", "1"),
+            ("service_a_web_tcp_gateway_node_node2", "3"),
+            ("service_a_web_tcp_gateway_elsewhere", "0"),
         ] {
             let row = Row::from([
                 ("name".to_owned(), Datum::string(name)),
-                ("vips".to_owned(), Datum::map([("172.30.0.200:80", backends)])),
-                ("options".to_owned(), Datum::map([("netloom.io/health-check-port", "32000")])),
+                ("vips".to_owned(), Datum::map([("172.30.0.200:80", "")])),
+                (
+                    "options".to_owned(),
+                    Datum::map([("netloom.io/health-check-port", "32000"), ("netloom.io/ready-endpoints", ready)]),
+                ),
             ]);
             state.put("Load_Balancer", Uuid::new_v4(), Some(&row));
         }

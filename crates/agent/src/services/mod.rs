@@ -1,7 +1,7 @@
-//! Services on the host itself: its nftables table, and the routing of packets to external addresses into the service
-//! port. Only single addresses and ports of services are led there, by a mark: a route for a whole address would cut the
-//! host off from it if somebody gave a service the address of another node. Table and routes are the agent's own;
-//! nothing else on the host is touched.
+//! Services on the host itself: its nftables table, and the routing of packets to external addresses, and to node ports
+//! of other nodes that only these serve, into its own switch. Only single addresses and ports of services are led there,
+//! by a mark: a route for a whole address would cut the host off from it. Table and routes are the agent's own; nothing
+//! else on the host is touched.
 
 pub mod health_check;
 pub mod offer;
@@ -24,14 +24,22 @@ use offer::{Terms, Vips};
 
 /// The nftables table.
 const TABLE: &str = "inet netloom";
-/// The mark of packets from the host to external addresses of services; set and removed within the host.
-const MARK: u32 = 0x1000;
-/// Sends them to a route table of their own.
-pub const RULE: MarkRule = MarkRule {
-    mark: MARK,
+/// Packets from the host that leave by the service port although its routes say otherwise. The mark is set and removed
+/// within the host.
+const BY_SERVICE_PORT: MarkRule = MarkRule {
+    mark: 0x1000,
     table: 0x6c6f,
     priority: 1000,
 };
+/// Packets from the host whose receivers are to see its own address: they leave by the management port, where answers to
+/// that address arrive.
+const BY_MANAGEMENT_PORT: MarkRule = MarkRule {
+    mark: 0x2000,
+    table: 0x6c70,
+    priority: 1001,
+};
+/// The agent's routing rules.
+pub const RULES: [MarkRule; 2] = [BY_SERVICE_PORT, BY_MANAGEMENT_PORT];
 
 /// Keeps the host's side of services as it should be.
 pub struct Services {
@@ -47,7 +55,7 @@ pub struct Services {
 
 #[derive(PartialEq)]
 struct Inputs {
-    binding: Option<Arc<Binding>>,
+    bindings: [Option<Arc<Binding>>; 2],
     balancers: u64,
     kernel: u64,
     deletions: u64,
@@ -71,10 +79,10 @@ impl Services {
     }
 
     fn inputs(&self) -> Inputs {
-        let port = Role::Service.port_of(&self.node.name);
+        let ports = [Role::Service, Role::Management].map(|role| role.port_of(&self.node.name));
         let (kernel, deletions) = (*self.kernel.borrow(), *self.deletions.borrow());
         self.node.southbound.read(|state| Inputs {
-            binding: state.binding(&port).cloned(),
+            bindings: ports.each_ref().map(|port| state.binding(port).cloned()),
             balancers: state.balancers_revision,
             kernel,
             deletions,
@@ -113,20 +121,19 @@ impl Services {
         Ok(())
     }
 
-    /// Routes marked packets out of the service port; with kube-proxy there are none.
-    async fn set_routes(&self, terms: &Terms) -> anyhow::Result<()> {
+    /// Routes marked packets through these gateways of a port.
+    async fn set_routes(&self, rule: MarkRule, port: Role, gateways: &[IpAddr]) -> anyhow::Result<()> {
         let netlink = &self.node.netlink;
-        let native = terms.gateway == ServiceGateway::Native;
         for ipv4 in [true, false] {
-            let wanted = native && terms.gateways.iter().any(|gateway| gateway.is_ipv4() == ipv4);
-            match (netlink.has_rule(ipv4, RULE).await?, wanted) {
-                (false, true) => netlink.add_rule(ipv4, RULE).await?,
-                (true, false) => netlink.delete_rule(ipv4, RULE).await?,
+            let wanted = gateways.iter().any(|gateway| gateway.is_ipv4() == ipv4);
+            match (netlink.has_rule(ipv4, rule).await?, wanted) {
+                (false, true) => netlink.add_rule(ipv4, rule).await?,
+                (true, false) => netlink.delete_rule(ipv4, rule).await?,
                 _ => {}
             }
         }
         // Without the device there are no routes through it either; netlink will tell when it comes back.
-        let Some(link) = netlink.link(Role::Service.device()).await?.filter(|link| link.up) else {
+        let Some(link) = netlink.link(port.device()).await?.filter(|link| link.up) else {
             return Ok(());
         };
         let next = |gateway: IpAddr| NextHop {
@@ -134,15 +141,14 @@ impl Services {
             gateway,
             onlink: true,
         };
-        let wanted: &[IpAddr] = if native { &terms.gateways } else { &[] };
-        let routes = netlink.routes(RULE.table).await?;
+        let routes = netlink.routes(rule.table).await?;
         let through = routes.iter().filter(|route| route.index == link.index);
         let present: Vec<IpAddr> = through.filter_map(|route| route.gateway).collect();
-        for gateway in present.iter().filter(|gateway| !wanted.contains(gateway)) {
-            netlink.delete_route(RULE.table, default_of(*gateway), next(*gateway)).await?;
+        for gateway in present.iter().filter(|gateway| !gateways.contains(gateway)) {
+            netlink.delete_route(rule.table, default_of(*gateway), next(*gateway)).await?;
         }
-        for gateway in wanted.iter().filter(|gateway| !present.contains(gateway)) {
-            netlink.replace_route(RULE.table, default_of(*gateway), next(*gateway)).await?;
+        for gateway in gateways.iter().filter(|gateway| !present.contains(gateway)) {
+            netlink.replace_route(rule.table, default_of(*gateway), next(*gateway)).await?;
         }
         Ok(())
     }
@@ -187,13 +193,20 @@ impl Converge for Services {
         let name = &self.node.name;
         let offer = self.node.southbound.read(|state| {
             let terms = Terms::read(state, name)?;
-            let vips = Vips::read(state, &terms);
-            Some((terms, vips))
+            let vips = Vips::read(state, &terms, name);
+            let management = state.binding(&Role::Management.port_of(name))?.assignment.as_ref().ok()?;
+            Some((terms, vips, management.gateways.clone()))
         });
         // Not assigned, or the databases are away: what is there stays as it is.
-        let Some((terms, vips)) = offer else { return Ok(()) };
+        let Some((terms, vips, management)) = offer else { return Ok(()) };
         self.check_forwarding(&terms)?;
         self.set_table(&terms, vips).await?;
-        self.set_routes(&terms).await
+        let native = |gateways: &[IpAddr]| match terms.gateway {
+            ServiceGateway::Native => gateways.to_vec(),
+            // It has its own ways.
+            ServiceGateway::KubeProxy => Vec::new(),
+        };
+        self.set_routes(BY_SERVICE_PORT, Role::Service, &native(&terms.gateways)).await?;
+        self.set_routes(BY_MANAGEMENT_PORT, Role::Management, &native(&management)).await
     }
 }

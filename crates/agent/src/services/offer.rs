@@ -1,5 +1,5 @@
-//! What this node has to offer of services, from the Southbound's point of view: the terms its service port's binding
-//! sets, and the addresses and ports the gateways' load balancers serve. Pure; nftables and the flows of br-ex are both
+//! What this node has to offer of services, from the Southbound's point of view: the terms its own ports' bindings
+//! set, and the addresses and ports the gateways' load balancers serve. Pure; nftables and the flows of br-ex are both
 //! made from it, and compare it with what they made before.
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use crate::assignment::ServiceGateway;
 use crate::host_port::Role;
-use crate::southbound::balancer::Vip;
+use crate::southbound::balancer::{Balancer, Vip};
 use crate::southbound::{Binding, SouthboundState};
 
 /// What the service port's binding says. Changes rarely, and everything is made anew when it does.
@@ -66,26 +66,29 @@ pub fn of_family(addresses: &[IpAddr], ipv4: bool) -> Option<IpAddr> {
 pub struct Vips {
     /// Those on a node-port address.
     pub node_ports: BTreeSet<Vip>,
+    /// Those on a node-port address whose service every node serves with its own backends only.
+    pub local_node_ports: BTreeSet<Vip>,
     /// Those on addresses of the world outside.
     pub external: BTreeSet<Vip>,
-    /// Those this node reaches by its own switch: the external ones, and node ports of nodes whose own backends are meant.
-    pub routed: BTreeSet<Vip>,
+    /// Those this node itself reaches through its service port: the external ones, and node ports of other nodes whose own
+    /// backends are meant.
+    pub by_service_port: BTreeSet<Vip>,
+    /// Such node ports whose backends are to see this node's address: it reaches them through its management port.
+    pub by_management_port: BTreeSet<Vip>,
 }
 
 impl Vips {
     /// What the load balancers serve under these terms; nothing if it is not OVN that serves.
-    pub fn read(state: &SouthboundState, terms: &Terms) -> Self {
+    pub fn read(state: &SouthboundState, terms: &Terms, node: &str) -> Self {
         let mut vips = Self::default();
         if terms.gateway == ServiceGateway::Native {
             for balancer in state.balancers() {
                 for vip in &balancer.vips {
                     if terms.node_port_addresses.contains(&vip.address) {
-                        vips.node_ports.insert(*vip);
-                        let same_family = balancer.node_addresses.iter().filter(|ip| ip.is_ipv4() == vip.address.is_ipv4());
-                        vips.routed.extend(same_family.map(|address| Vip { address: *address, ..*vip }));
+                        vips.add_node_port(balancer, *vip, node);
                     } else {
                         vips.external.insert(*vip);
-                        vips.routed.insert(*vip);
+                        vips.by_service_port.insert(*vip);
                     }
                 }
             }
@@ -93,12 +96,31 @@ impl Vips {
         vips
     }
 
+    fn add_node_port(&mut self, balancer: &Balancer, vip: Vip, node: &str) {
+        self.node_ports.insert(vip);
+        if balancer.local {
+            self.local_node_ports.insert(vip);
+        }
+        if balancer.node.as_deref() != Some(node) {
+            let same_family = balancer.node_addresses.iter().filter(|ip| ip.is_ipv4() == vip.address.is_ipv4());
+            let by = if balancer.keeps_source {
+                &mut self.by_management_port
+            } else {
+                &mut self.by_service_port
+            };
+            by.extend(same_family.map(|address| Vip { address: *address, ..vip }));
+        }
+    }
+
     /// What is here and not in `other`.
     pub fn without(&self, other: &Self) -> Self {
+        let without = |of: fn(&Self) -> &BTreeSet<Vip>| of(self).difference(of(other)).copied().collect();
         Self {
-            node_ports: self.node_ports.difference(&other.node_ports).copied().collect(),
-            external: self.external.difference(&other.external).copied().collect(),
-            routed: self.routed.difference(&other.routed).copied().collect(),
+            node_ports: without(|vips| &vips.node_ports),
+            local_node_ports: without(|vips| &vips.local_node_ports),
+            external: without(|vips| &vips.external),
+            by_service_port: without(|vips| &vips.by_service_port),
+            by_management_port: without(|vips| &vips.by_management_port),
         }
     }
 
@@ -109,6 +131,6 @@ impl Vips {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && self.routed.is_empty()
+        self.len() == 0 && self.local_node_ports.is_empty() && self.by_service_port.is_empty() && self.by_management_port.is_empty()
     }
 }

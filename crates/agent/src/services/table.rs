@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-use super::MARK;
 use super::offer::{Terms, Vips};
+use super::{BY_MANAGEMENT_PORT, BY_SERVICE_PORT};
 use crate::assignment::ServiceGateway;
 use crate::gateway::EXTERNAL_BRIDGE;
 use crate::host_port::Role;
@@ -30,40 +30,60 @@ pub fn change(removed: &Vips, added: &Vips) -> String {
 }
 
 fn native(script: &mut String, terms: &Terms) {
-    let service = Role::Service.device();
+    let (service, management) = (Role::Service.device(), Role::Management.device());
     let mut rules = Rules::default();
     for ipv4 in FAMILIES {
         let (number, family) = names(ipv4);
         let kind = if ipv4 { "ipv4_addr" } else { "ipv6_addr" };
         let _ = writeln!(script, "  set node-ports{number} {{ type inet_proto . inet_service; }}");
-        let _ = writeln!(script, "  set external{number} {{ type {kind} . inet_proto . inet_service; }}");
+        let _ = writeln!(script, "  set local-node-ports{number} {{ type inet_proto . inet_service; }}");
+        let _ = writeln!(
+            script,
+            "  set by-service-port{number} {{ type {kind} . inet_proto . inet_service; }}"
+        );
+        let _ = writeln!(
+            script,
+            "  set by-management-port{number} {{ type {kind} . inet_proto . inet_service; }}"
+        );
         if let Some(address) = terms.node_port_address(ipv4) {
             // Loopback traffic cannot leave the host.
             let own = if ipv4 { "127.0.0.0/8" } else { "::1" };
-            rules.translate += &format!(
-                "    {family} daddr != {own} fib daddr type local meta l4proto . th dport @node-ports{number} dnat {family} to {address}\n"
-            );
+            let to_node = format!("{family} daddr != {own} fib daddr type local meta l4proto . th dport");
+            rules.translate += &format!("    {to_node} @node-ports{number} dnat {family} to {address}\n");
+            // A node with backends of its own for pods is not asked: their switch leads past it.
+            rules.refuse += &format!("    iifname \"{management}\" {to_node} @local-node-ports{number} drop\n");
         }
         if let Some(address) = terms.address(ipv4) {
-            rules.mark += &format!("    {family} daddr . meta l4proto . th dport @external{number} meta mark set meta mark or {MARK:#x}\n");
+            for (set, rule) in [("by-service-port", BY_SERVICE_PORT), ("by-management-port", BY_MANAGEMENT_PORT)] {
+                rules.mark += &format!(
+                    "    {family} daddr . meta l4proto . th dport @{set}{number} meta mark set meta mark or {:#x}\n",
+                    rule.mark
+                );
+            }
             rules.source += &format!("    oifname \"{service}\" snat {family} to {address}\n");
         }
     }
-    let Rules { translate, mark, source } = rules;
+    let Rules {
+        refuse,
+        translate,
+        mark,
+        source,
+    } = rules;
     let _ = write!(
         script,
-        "  chain prerouting {{\n    type nat hook prerouting priority dstnat; policy accept;\n{translate}  }}\n\
+        "  chain prerouting {{\n    type nat hook prerouting priority dstnat; policy accept;\n{refuse}{translate}  }}\n\
          \x20 chain output {{\n    type nat hook output priority dstnat; policy accept;\n{translate}  }}\n\
-         \x20 chain to-external {{\n    type route hook output priority mangle; policy accept;\n{mark}  }}\n\
-         \x20 chain unmark-external {{\n    type filter hook postrouting priority mangle; policy accept;\n\
-         \x20   oifname \"{service}\" meta mark set meta mark and {:#x}\n  }}\n\
+         \x20 chain past-routes {{\n    type route hook output priority mangle; policy accept;\n{mark}  }}\n\
+         \x20 chain unmark {{\n    type filter hook postrouting priority mangle; policy accept;\n\
+         \x20   oifname {{ \"{management}\", \"{service}\" }} meta mark set meta mark and {:#x}\n  }}\n\
          \x20 chain postrouting {{\n    type nat hook postrouting priority srcnat - 1; policy accept;\n{source}  }}\n",
-        !MARK
+        !(BY_SERVICE_PORT.mark | BY_MANAGEMENT_PORT.mark)
     );
 }
 
 #[derive(Default)]
 struct Rules {
+    refuse: String,
     translate: String,
     mark: String,
     source: String,
@@ -106,7 +126,17 @@ fn elements(verb: &str, vips: &Vips) -> String {
         let port = |vip: &Vip| format!("{} . {}", vip.protocol, vip.port);
         let full = |vip: &Vip| format!("{} . {}", vip.address, port(vip));
         write("node-ports", ipv4, vips.node_ports.iter().filter(of).map(port).collect());
-        write("external", ipv4, vips.routed.iter().filter(of).map(full).collect());
+        write(
+            "local-node-ports",
+            ipv4,
+            vips.local_node_ports.iter().filter(of).map(port).collect(),
+        );
+        write("by-service-port", ipv4, vips.by_service_port.iter().filter(of).map(full).collect());
+        write(
+            "by-management-port",
+            ipv4,
+            vips.by_management_port.iter().filter(of).map(full).collect(),
+        );
     }
     script
 }
@@ -142,32 +172,41 @@ mod tests {
                 vip("100.64.255.254", Protocol::Udp, 30053),
             ]
             .into(),
-            external: Default::default(),
-            routed: [vip("fd30::200", Protocol::Sctp, 80)].into(),
+            local_node_ports: [vip("100.64.255.254", Protocol::Udp, 30053)].into(),
+            external: [].into(),
+            by_service_port: [vip("fd30::200", Protocol::Sctp, 80)].into(),
+            by_management_port: [vip("172.30.0.12", Protocol::Udp, 30053)].into(),
         };
         let expected = r#"add table inet netloom
 delete table inet netloom
 table inet netloom {
   set node-ports4 { type inet_proto . inet_service; }
-  set external4 { type ipv4_addr . inet_proto . inet_service; }
+  set local-node-ports4 { type inet_proto . inet_service; }
+  set by-service-port4 { type ipv4_addr . inet_proto . inet_service; }
+  set by-management-port4 { type ipv4_addr . inet_proto . inet_service; }
   set node-ports6 { type inet_proto . inet_service; }
-  set external6 { type ipv6_addr . inet_proto . inet_service; }
+  set local-node-ports6 { type inet_proto . inet_service; }
+  set by-service-port6 { type ipv6_addr . inet_proto . inet_service; }
+  set by-management-port6 { type ipv6_addr . inet_proto . inet_service; }
   chain prerouting {
     type nat hook prerouting priority dstnat; policy accept;
+    iifname "netloom0" ip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport @local-node-ports4 drop
     ip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport @node-ports4 dnat ip to 100.64.255.254
   }
   chain output {
     type nat hook output priority dstnat; policy accept;
     ip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport @node-ports4 dnat ip to 100.64.255.254
   }
-  chain to-external {
+  chain past-routes {
     type route hook output priority mangle; policy accept;
-    ip daddr . meta l4proto . th dport @external4 meta mark set meta mark or 0x1000
-    ip6 daddr . meta l4proto . th dport @external6 meta mark set meta mark or 0x1000
+    ip daddr . meta l4proto . th dport @by-service-port4 meta mark set meta mark or 0x1000
+    ip daddr . meta l4proto . th dport @by-management-port4 meta mark set meta mark or 0x2000
+    ip6 daddr . meta l4proto . th dport @by-service-port6 meta mark set meta mark or 0x1000
+    ip6 daddr . meta l4proto . th dport @by-management-port6 meta mark set meta mark or 0x2000
   }
-  chain unmark-external {
+  chain unmark {
     type filter hook postrouting priority mangle; policy accept;
-    oifname "netloom1" meta mark set meta mark and 0xffffefff
+    oifname { "netloom0", "netloom1" } meta mark set meta mark and 0xffffcfff
   }
   chain postrouting {
     type nat hook postrouting priority srcnat - 1; policy accept;
@@ -176,7 +215,9 @@ table inet netloom {
   }
 }
 add element inet netloom node-ports4 { tcp . 30080, udp . 30053 }
-add element inet netloom external6 { fd30::200 . sctp . 80 }
+add element inet netloom local-node-ports4 { udp . 30053 }
+add element inet netloom by-management-port4 { 172.30.0.12 . udp . 30053 }
+add element inet netloom by-service-port6 { fd30::200 . sctp . 80 }
 "#;
         assert_eq!(replace(&terms(ServiceGateway::Native), &vips), expected);
     }

@@ -5,7 +5,6 @@ use tokio::process::Command;
 use tracing::{info, warn};
 
 use crate::gateway::EXTERNAL_BRIDGE;
-use crate::host_port::Role;
 use crate::net::{NetError, sysctl};
 
 /// Settings of the node as a whole.
@@ -29,9 +28,7 @@ impl Settings {
         }
         // The kernel uses the larger of the device's and the global one: 1 is strict, 2 is loose.
         let strict = sysctl::read("ipv4/conf/all/rp_filter")?.is_some_and(|value| value != "0");
-        for device in [Role::Management.device(), EXTERNAL_BRIDGE] {
-            sysctl::set(&format!("ipv4/conf/{device}/rp_filter"), if strict { "2" } else { "0" })?;
-        }
+        sysctl::set(&format!("ipv4/conf/{EXTERNAL_BRIDGE}/rp_filter"), if strict { "2" } else { "0" })?;
         if !std::mem::replace(&mut self.checked, true)
             && let Some(chain) = dropping_chain().await
         {

@@ -2,7 +2,6 @@
 //! names such a row `service_NAMESPACE_NAME_PROTOCOL_gateway`, with `_node_NODE` and the like after it where its
 //! backends depend on the node; Kubernetes names have no underscore.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +10,9 @@ use netloom_ovsdb::{Datum, Row};
 /// The option that the load balancers of gateways have and others do not.
 pub const OF_GATEWAYS: (&str, &str) = ("neighbor_responder", "none");
 const HEALTH_CHECK_PORT: &str = "netloom.io/health-check-port";
+const READY_ENDPOINTS: &str = "netloom.io/ready-endpoints";
 const NODE_ADDRESSES: &str = "netloom.io/node-addresses";
+const LOCAL: &str = "netloom.io/local";
 
 /// A transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,7 +55,13 @@ pub struct Balancer {
     pub name: String,
     /// Where it is served.
     pub vips: Box<[Vip]>,
-    /// Addresses of the node whose own backends it has: its node ports lead to these and no others.
+    /// Whether every node serves with its own backends only.
+    pub local: bool,
+    /// Whether backends see the client's address.
+    pub keeps_source: bool,
+    /// The node whose own row it is.
+    pub node: Option<String>,
+    /// That node's addresses: its node ports lead to its own backends and no others.
     pub node_addresses: Box<[IpAddr]>,
     /// The port on which nodes tell whether they have endpoints of the service.
     pub health_check: Option<HealthCheck>,
@@ -65,9 +72,7 @@ pub struct Balancer {
 pub struct HealthCheck {
     /// The port.
     pub port: u16,
-    /// The node whose own row it is.
-    pub node: Option<String>,
-    /// How many endpoints the row has.
+    /// How many ready endpoints the row has.
     pub endpoints: usize,
 }
 
@@ -89,12 +94,9 @@ impl Balancer {
             return None;
         }
         let node = words.next().filter(|kind| *kind == "node").and_then(|_| words.next());
-        let vips = || {
-            let map = row.get("vips").and_then(Datum::as_map).into_iter().flat_map(|map| map.iter());
-            map.filter_map(|(key, value)| Some((key.as_str()?, value.as_str()?)))
-        };
-        let mut served: Vec<Vip> = vips()
-            .filter_map(|(key, _)| key.parse::<SocketAddr>().ok())
+        let vips = row.get("vips").and_then(Datum::as_map).into_iter().flat_map(|map| map.iter());
+        let mut served: Vec<Vip> = vips
+            .filter_map(|(key, _)| key.as_str()?.parse::<SocketAddr>().ok())
             .map(|address| Vip {
                 address: address.ip(),
                 protocol,
@@ -105,26 +107,23 @@ impl Balancer {
         let option = |name: &str| row.get("options").and_then(|options| options.get(name));
         let addresses = option(NODE_ADDRESSES).unwrap_or_default().split(',');
         let node_addresses = addresses.filter_map(|address| address.parse().ok()).collect();
-        let port = option(HEALTH_CHECK_PORT);
-        let health_check = port.and_then(|port| port.parse().ok()).map(|port| HealthCheck {
-            port,
-            node: node.map(str::to_owned),
-            endpoints: vips().map(|(_, backends)| endpoints(backends)).max().unwrap_or_default(),
-        });
+        let health_check = option(HEALTH_CHECK_PORT)
+            .and_then(|port| port.parse().ok())
+            .map(|port| HealthCheck {
+                port,
+                endpoints: option(READY_ENDPOINTS).and_then(|number| number.parse().ok()).unwrap_or_default(),
+            });
         Some(Self {
             namespace,
             name,
             vips: served.into(),
+            local: option(LOCAL).is_some(),
+            keeps_source: option("skip_snat") == Some("true"),
+            node: node.map(str::to_owned),
             node_addresses,
             health_check,
         })
     }
-}
-
-/// Several ports of one endpoint are one endpoint. The families are counted apart: they are the same pods.
-fn endpoints(backends: &str) -> usize {
-    let addresses = backends.split(',').filter_map(|backend| backend.rsplit_once(':'));
-    addresses.map(|(address, _)| address).collect::<HashSet<_>>().len()
 }
 
 #[cfg(test)]
@@ -143,7 +142,10 @@ mod tests {
                     ("100.64.255.254:30080", "10.244.0.5:80,10.244.0.6:80"),
                 ]),
             ),
-            ("options".to_owned(), Datum::map([(HEALTH_CHECK_PORT, "32000"), OF_GATEWAYS])),
+            (
+                "options".to_owned(),
+                Datum::map([(HEALTH_CHECK_PORT, "32000"), (READY_ENDPOINTS, "1"), (LOCAL, "true"), OF_GATEWAYS]),
+            ),
         ])
     }
 
@@ -158,13 +160,14 @@ mod tests {
             port: 80,
         };
         assert!(balancer.vips.contains(&vip));
+        assert!(balancer.local && balancer.node.is_none());
         let check = balancer.health_check.unwrap();
-        assert_eq!((check.port, check.node, check.endpoints), (32000, None, 2));
+        assert_eq!((check.port, check.endpoints), (32000, 1));
     }
 
     #[test]
     fn a_nodes_own_row_names_the_node() {
-        let of = |name: &str| Balancer::parse(&row(name)).unwrap().health_check.unwrap().node;
+        let of = |name: &str| Balancer::parse(&row(name)).unwrap().node;
         assert_eq!(
             of("service_default_web_tcp_gateway_node_node1.example").as_deref(),
             Some("node1.example")

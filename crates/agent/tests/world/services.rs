@@ -112,7 +112,8 @@ impl World {
     /// Everything the agent has set up on the node for services, as text.
     pub fn service_state(&self) -> String {
         self.sh("nft list table inet netloom
-             ip rule; ip -6 rule; ip route; ip -6 route; ip route show table 27759 || true; ip -6 route show table 27759 || true
+             ip rule; ip -6 rule; ip route; ip -6 route
+             for table in 27759 27760; do ip route show table $table || true; ip -6 route show table $table || true; done
              ip addr show netloom1; ovs-ofctl dump-flows --no-stats br-ex | sort")
     }
 }

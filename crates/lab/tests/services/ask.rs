@@ -63,7 +63,8 @@ impl Ask {
             target: std::net::SocketAddr::new(address, port).to_string(),
             count: 1,
             interval_ms: 0,
-            timeout_ms: 5000,
+            // SCTP repeats a lost first packet after 3 and 9 seconds, TCP after 1, 3 and 7.
+            timeout_ms: 20_000,
             source: None,
             source_port: None,
             until: None,
@@ -117,7 +118,7 @@ impl Ask {
     }
 
     fn until_line(mut self, condition: &str) -> Self {
-        (self.until, self.interval_ms, self.timeout_ms) = (Some((condition.to_owned(), 10)), 20, 500);
+        (self.until, self.interval_ms, self.timeout_ms) = (Some((condition.to_owned(), 30)), 20, 500);
         self
     }
 }

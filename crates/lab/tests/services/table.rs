@@ -217,9 +217,8 @@ impl<'a> World<'a> {
                     ("cluster", Place::Pod(_)) => Some((&BOTH, self.service_port(number, family))),
                     ("cluster", _) => Some((&BOTH, self.gateway(number, family))),
                     // With policy Local the node's own backend is meant, and it sees who asks.
+                    (_, Place::Node(asker)) if number == 1 => Some((&["back1"], self.node(asker, family))),
                     (_, _) if number == 1 => Some((&["back1"], self.seen(from, family))),
-                    // Pods are inside the cluster too, where a node has no backend of its own.
-                    (_, Place::Pod(_)) => Some((&BOTH, self.service_port(number, family))),
                     _ => None,
                 };
                 lines.push(self.line(what.clone(), from, protocol, to, answer));

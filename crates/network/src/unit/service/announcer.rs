@@ -15,7 +15,7 @@ use crate::problem::ObjectRef;
 use crate::rows::{HaChassis, HaChassisGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort};
 use crate::service::{Family, Service, ServiceName};
 use crate::unit::network::announce_switch;
-use crate::unit::service::backends::Port;
+use crate::unit::service::backends::{Endpoints, Port};
 use crate::unit::{Fragment, join};
 
 /// How many nodes may stand in for each other.
@@ -102,7 +102,8 @@ fn candidates<'a>(cluster: &'a Cluster, name: &ServiceName, service: &Service, p
         let endpoints = ports
             .iter()
             .flat_map(|port| [Family::Ipv4, Family::Ipv6].map(|family| port.endpoints(family)));
-        let local: BTreeSet<&str> = endpoints.flat_map(|endpoints| endpoints.nodes()).collect();
+        let used = endpoints.flat_map(Endpoints::usable);
+        let local: BTreeSet<&str> = used.filter_map(|backend| backend.endpoint.node.as_deref()).collect();
         if nodes.iter().any(|(_, _, node)| local.contains(node)) {
             nodes.retain(|(_, _, node)| local.contains(node));
         }

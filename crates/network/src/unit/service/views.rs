@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use crate::annotations::HealthCheck;
 use crate::cluster::{Cluster, NodeName};
 use crate::ipam::MANAGEMENT_HOST;
-use crate::key::{HEALTH_CHECK_PORT, Key, NODE_ADDRESSES};
+use crate::key::{HEALTH_CHECK_PORT, Key, LOCAL, NODE_ADDRESSES, READY_ENDPOINTS};
 use crate::northbound::{Placed, group_key, ids, put};
 use crate::problem::{ObjectRef, Problem};
 use crate::rows::{LoadBalancer, LoadBalancerGroup, LogicalRouter, LogicalSwitch};
@@ -119,7 +119,7 @@ impl Balancers<'_> {
             external_ids: ids(&key, &self.owner),
             ..Default::default()
         };
-        let (mut starved, mut used, mut checked) = (false, BTreeSet::new(), Vec::new());
+        let (mut starved, mut used, mut ready, mut checked) = (false, BTreeSet::new(), 0, Vec::new());
         for frontend in frontends {
             let mut backends = self.backends(place, view, frontend);
             self.most = self.most.max(backends.len());
@@ -135,6 +135,7 @@ impl Balancers<'_> {
                 row.ip_port_mappings.extend(mappings);
             }
             used.extend(backends.iter().map(|backend| backend.at.ip()));
+            ready = ready.max(backends.iter().filter(|backend| backend.endpoint.ready).count());
         }
         if self.service.affinity {
             row.selection_fields = ["ip_src".to_owned(), "ipv6_src".to_owned()].into();
@@ -151,10 +152,9 @@ impl Balancers<'_> {
             View::Node(name) if is_node(name) => false,
             _ => self.service.external_local,
         };
-        row.options = self.options(place, protocol, starved, keeps_source);
-        if let (Place::Gateway, true, View::Node(name)) = (place, self.service.external_local, view) {
-            let addresses = self.cluster.nodes.get(name).into_iter().flat_map(|node| &node.addresses);
-            row.options.insert(NODE_ADDRESSES.to_owned(), join(addresses));
+        row.options = options(place, protocol, starved, keeps_source);
+        if place == Place::Gateway && self.service.external_local {
+            row.options.extend(self.told(view, ready));
         }
         let placed = put(fragment, &key, row);
         if let Some(check) = self.health {
@@ -169,26 +169,19 @@ impl Balancers<'_> {
         placed
     }
 
-    /// `starved`: a client is to wait rather than be refused, because another node has endpoints.
-    fn options(&self, place: Place, protocol: Protocol, starved: bool, keeps_source: bool) -> BTreeMap<String, String> {
-        let told = self.service.external_local && self.service.kind == ServiceKind::LoadBalancer;
-        let health_check_port = self.service.health_check_port.filter(|_| told);
-        let gateway = place == Place::Gateway;
-        let options = [
-            (!starved).then(|| ("reject", "true".to_owned())),
-            // A flow to a backend that is gone must not outlive it; connections of the other protocols end by themselves.
-            (protocol == Protocol::Udp).then(|| ("ct_flush", "true".to_owned())),
-            gateway.then(|| ("neighbor_responder", "none".to_owned())),
-            (gateway && keeps_source).then(|| ("skip_snat", "true".to_owned())),
-            health_check_port
-                .filter(|_| gateway)
-                .map(|port| (HEALTH_CHECK_PORT, port.to_string())),
-        ];
+    /// What the agents are told of a service whose nodes serve it each for itself.
+    fn told(&self, view: &View, ready: usize) -> BTreeMap<String, String> {
+        let mut options = BTreeMap::from([(LOCAL.to_owned(), "true".to_owned())]);
+        if let View::Node(name) = view {
+            let addresses = self.cluster.nodes.get(name).into_iter().flat_map(|node| &node.addresses);
+            options.insert(NODE_ADDRESSES.to_owned(), join(addresses));
+        }
+        let port = self.service.health_check_port;
+        if let Some(port) = port.filter(|_| self.service.kind == ServiceKind::LoadBalancer) {
+            options.insert(HEALTH_CHECK_PORT.to_owned(), port.to_string());
+            options.insert(READY_ENDPOINTS.to_owned(), ready.to_string());
+        }
         options
-            .into_iter()
-            .flatten()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
     }
 
     fn backends<'b>(&self, place: Place, view: &View, frontend: &Frontend<'b>) -> Vec<Backend<'b>> {
@@ -251,6 +244,20 @@ impl Balancers<'_> {
     fn zone(&self, node: &str) -> Option<&str> {
         self.cluster.nodes.get(node)?.zone.as_deref()
     }
+}
+
+/// `starved`: a client is to wait rather than be refused, because another node has endpoints.
+fn options(place: Place, protocol: Protocol, starved: bool, keeps_source: bool) -> BTreeMap<String, String> {
+    let gateway = place == Place::Gateway;
+    let options = [
+        (!starved).then_some(("reject", "true")),
+        // A flow to a backend that is gone must not outlive it; connections of the other protocols end by themselves.
+        (protocol == Protocol::Udp).then_some(("ct_flush", "true")),
+        gateway.then_some(("neighbor_responder", "none")),
+        (gateway && keeps_source).then_some(("skip_snat", "true")),
+    ];
+    let text = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    options.into_iter().flatten().map(text).collect()
 }
 
 /// What a view adds to the key and to the name of its row.
