@@ -208,6 +208,9 @@ enum Command {
         source: Option<IpAddr>,
         #[arg(long)]
         source_port: Option<u16>,
+        /// Bytes of the question, which comes back with the answer
+        #[arg(long, default_value_t = 2)]
+        size: usize,
         #[arg(long)]
         keep: bool,
         #[arg(long)]
@@ -307,6 +310,7 @@ pub fn run(lab: Lab) -> anyhow::Result<ExitCode> {
             parallel,
             source,
             source_port,
+            size,
             keep,
             json,
         } => {
@@ -319,6 +323,7 @@ pub fn run(lab: Lab) -> anyhow::Result<ExitCode> {
                 parallel,
                 source,
                 source_port,
+                size,
                 keep,
                 json,
             })?;

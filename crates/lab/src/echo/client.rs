@@ -17,8 +17,6 @@ use super::Protocol;
 
 /// The longest answer that is read.
 const ANSWER: usize = 4096;
-/// What is sent: too short to carry anything, and no beginning of an HTTP request.
-const QUESTION: &[u8] = b"?\n";
 
 /// Whom to ask and how often.
 #[derive(Debug, Clone)]
@@ -39,6 +37,8 @@ pub struct Options {
     pub source: Option<IpAddr>,
     /// Port to ask from, the same for every attempt.
     pub source_port: Option<u16>,
+    /// Length of the question. It comes back with the answer.
+    pub size: usize,
     /// Ask again over the same connection or socket; one that failed is replaced.
     pub keep: bool,
     /// Print one JSON object per attempt.
@@ -151,7 +151,7 @@ fn once(options: &Options, target: SocketAddr, number: u64, started: Instant, ke
             None => (connect(options, target, deadline)?, None),
         };
         local = socket.local_addr().ok().and_then(|address| address.as_socket());
-        let answer = exchange(&socket, options.protocol, greeting.is_some(), deadline)?;
+        let answer = exchange(&socket, options, greeting.is_some(), deadline)?;
         // A stream greets once, a datagram is greeted each time.
         let greeting = greeting.filter(|_| options.protocol != Protocol::Udp).unwrap_or(answer);
         if options.keep {
@@ -211,11 +211,16 @@ fn connect(options: &Options, target: SocketAddr, deadline: Instant) -> std::io:
 }
 
 /// Sends the question and reads the answer. A stream greets once; after that it only gives the question back.
-fn exchange(mut socket: &Socket, protocol: Protocol, greeted: bool, deadline: Instant) -> std::io::Result<String> {
+fn exchange(mut socket: &Socket, options: &Options, greeted: bool, deadline: Instant) -> std::io::Result<String> {
     socket.set_write_timeout(Some(left(deadline)?))?;
-    socket.write_all(QUESTION)?;
+    // No beginning of an HTTP request.
+    let mut question = vec![b'?'; options.size.max(2)];
+    question.pop();
+    question.push(b'\n');
+    socket.write_all(&question)?;
+    let longest = question.len() + ANSWER;
     let mut answer = Vec::new();
-    let mut buffer = [0; ANSWER];
+    let mut buffer = vec![0; longest];
     loop {
         socket.set_read_timeout(Some(left(deadline)?))?;
         let length = socket.read(&mut buffer)?;
@@ -223,8 +228,9 @@ fn exchange(mut socket: &Socket, protocol: Protocol, greeted: bool, deadline: In
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
         answer.extend_from_slice(&buffer[..length]);
-        let complete = protocol == Protocol::Udp || (if greeted { &answer[..] } else { after_line(&answer) }).len() >= QUESTION.len();
-        if complete || answer.len() > ANSWER {
+        let given_back = if greeted { &answer[..] } else { after_line(&answer) };
+        let complete = options.protocol == Protocol::Udp || given_back.len() >= question.len();
+        if complete || answer.len() > longest {
             return Ok(String::from_utf8_lossy(&answer).into_owned());
         }
     }
@@ -304,6 +310,7 @@ mod tests {
             parallel: 1,
             source: None,
             source_port: None,
+            size: 2,
             keep: false,
             json: false,
         }

@@ -18,13 +18,12 @@ pub enum Protocol {
 impl Protocol {
     /// What this kernel speaks. The kernel of the test VM has SCTP, so there it must be tested.
     pub fn available() -> Vec<Self> {
-        let kernel_tier = std::env::var("NETLOOM_DATAPATH").is_ok_and(|datapath| datapath == "kernel");
         let sctp = Path::new("/proc/sys/net/sctp").exists();
         assert!(
-            sctp || !kernel_tier,
+            sctp || !kernel_datapath(),
             "the kernel tier is where SCTP is tested, and this kernel has none"
         );
-        if kernel_tier {
+        if kernel_datapath() {
             vec![Self::Tcp, Self::Udp, Self::Sctp]
         } else {
             vec![Self::Tcp, Self::Udp]
@@ -41,6 +40,11 @@ impl Protocol {
     }
 }
 
+/// Whether this runs where the kernel's datapath is tested.
+pub fn kernel_datapath() -> bool {
+    std::env::var("NETLOOM_DATAPATH").is_ok_and(|datapath| datapath == "kernel")
+}
+
 /// What to ask.
 #[derive(Clone, Debug)]
 pub struct Ask {
@@ -51,6 +55,7 @@ pub struct Ask {
     timeout_ms: u64,
     source: Option<IpAddr>,
     source_port: Option<u16>,
+    size: usize,
     /// When to stop, as a condition on `$line`, and after how many seconds in any case.
     until: Option<(String, u64)>,
 }
@@ -67,6 +72,7 @@ impl Ask {
             timeout_ms: 20_000,
             source: None,
             source_port: None,
+            size: 2,
             until: None,
         }
     }
@@ -101,6 +107,12 @@ impl Ask {
         self
     }
 
+    /// So many bytes, which come back with the answer.
+    pub fn size(mut self, size: usize) -> Self {
+        self.size = size;
+        self
+    }
+
     /// Again and again until there is an answer: nodes learn of a service each in its own time.
     pub fn until_answered(self) -> Self {
         self.until_line(r#"[[ $line == *'"outcome":"ok"'* ]]"#)
@@ -127,11 +139,12 @@ impl Ask {
 pub fn ask(shell: &Shell<'_>, ask: &Ask) -> Vec<Attempt> {
     let count = if ask.until.is_some() { 0 } else { ask.count };
     let mut client = format!(
-        "netloom lab ask {} --protocol {} --count {count} --interval-ms {} --timeout-ms {} --json",
+        "netloom lab ask {} --protocol {} --count {count} --interval-ms {} --timeout-ms {} --size {} --json",
         ask.target,
         ask.protocol.name().to_uppercase(),
         ask.interval_ms,
-        ask.timeout_ms
+        ask.timeout_ms,
+        ask.size
     );
     if let Some(address) = ask.source {
         client += &format!(" --source {address}");

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use netloom_lab::{Lab, Machine};
 
-use crate::ask::{Ask, Protocol, ask, failed, names};
+use crate::ask::{Ask, Protocol, ask, failed, kernel_datapath, names};
 use crate::world::{addresses, lab, pod, wait_ready};
 use crate::{POOL, backend, backends_are, field, service, wait_for};
 
@@ -34,6 +34,7 @@ fn connections_go_where_they_should() {
 
     a_thousand_connections_are_spread(&lab);
     one_client_stays_with_one_backend(&lab);
+    a_datagram_may_be_larger_than_a_packet(&lab);
     a_pod_reaches_itself(&lab);
     named_ports_may_differ_between_pods(&lab);
     nobody_left_means_refused_at_once(&lab);
@@ -44,6 +45,18 @@ fn connections_go_where_they_should() {
 
 fn cluster_ip(lab: &Lab, service: &str) -> IpAddr {
     field(lab, &format!("service/{service}"), "{.spec.clusterIP}").parse().unwrap()
+}
+
+/// It travels in pieces of which only the first says where it goes. Open vSwitch's userspace datapath does not put them together before a
+/// backend is chosen, so there the first datagram of all has to fit.
+fn a_datagram_may_be_larger_than_a_packet(lab: &Lab) {
+    let (client, target) = (lab.pod("default", "client"), cluster_ip(lab, "spread"));
+    let first = if kernel_datapath() { 9000 } else { 1000 };
+    for size in [first, 9000] {
+        let question = Ask::new(Protocol::Udp, target, 80).source_port(40_000).size(size);
+        let answers = ask(&client, &question);
+        assert!(failed(&answers).is_empty(), "{size} bytes: {answers:?}");
+    }
 }
 
 /// 1,000 over 4: 250 each, give or take 82, which is six times the standard deviation.
