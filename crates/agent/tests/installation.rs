@@ -84,13 +84,10 @@ fn the_uplink_moves_with_everything_it_has() {
 fn a_new_bridge_gets_the_addresses_back() {
     let (world, _api) = installed();
     wait_ready(&world);
-    let before =
-        world.sh("ip -o addr show br-ex | sed 's/ *valid_lft.*//; s/^[0-9]*: //' | grep -v fe80; ip route; ip route show table 77");
+    let before = world.sh("ip -o addr show br-ex | sed 's/ *valid_lft.*//; s/^[0-9]*: //; /fe80/d'; ip route; ip route show table 77");
     world.restart_switch();
     let now = || {
-        world.sh(
-            "ip -o addr show br-ex 2>/dev/null | sed 's/ *valid_lft.*//; s/^[0-9]*: //' | grep -v fe80; ip route; ip route show table 77",
-        )
+        world.sh("ip -o addr show br-ex 2>/dev/null | sed 's/ *valid_lft.*//; s/^[0-9]*: //; /fe80/d'; ip route; ip route show table 77")
     };
     world.wait_until(|| now() == before);
     world.wait_until(|| reaches_outside(&world));
@@ -100,6 +97,23 @@ fn a_new_bridge_gets_the_addresses_back() {
     world.start_agent_again();
     world.wait_until(|| now() == before);
     world.wait_until(|| reaches_outside(&world));
+}
+
+#[test]
+fn without_a_switch_the_node_is_still_reached() {
+    let (world, _api) = installed();
+    let routes = || world.sh("ip route show default; ip route show table 77; ip -6 route show default");
+    let before = routes();
+    world.stop_switch();
+    world.wait_until(|| world.holds("ping -c 1 -W 1 172.30.0.1 && ping -c 1 -W 1 fd30::1"));
+    world.wait_until(|| routes() == before.replace("br-ex", "uplink"));
+    world.start_switch();
+    world.wait_until(|| reaches_outside(&world) && routes() == before);
+    assert!(!world.holds("ip addr show uplink | grep -q 'inet .*global'"));
+    assert!(
+        world.holds("nft list table netdev netloom | grep -q 'chain uplink'"),
+        "the stack hears the device again"
+    );
 }
 
 #[test]

@@ -9,6 +9,12 @@ pub async fn raise(device: &str) -> Result<(), NetError> {
     nft::run(format!("fence {device}"), raise_script(device)).await
 }
 
+/// Whether the kernel's stack is kept off `device`.
+pub async fn is_raised(device: &str) -> Result<bool, NetError> {
+    let table = nft::list_table("netdev netloom").await?;
+    Ok(table.is_some_and(|table| table.contains(&format!("chain {device} {{"))))
+}
+
 /// Removes the fences of `devices`; those that have none are fine.
 pub async fn lower(devices: &[String]) -> Result<(), NetError> {
     if devices.is_empty() {

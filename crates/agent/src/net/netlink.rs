@@ -30,6 +30,8 @@ pub struct Link {
     pub mtu: u32,
     /// Whether it is administratively up.
     pub up: bool,
+    /// Whether somebody is at its other end: of a device of the userspace datapath, vswitchd.
+    pub carrier: bool,
     /// Index of the other end of a veth, in its namespace.
     pub peer: Option<u32>,
 }
@@ -254,6 +256,7 @@ pub fn link_of(message: &LinkMessage) -> Link {
         mac: None,
         mtu: 0,
         up: message.header.flags.contains(LinkFlags::Up),
+        carrier: message.header.flags.contains(LinkFlags::LowerUp),
         peer: None,
     };
     for attribute in &message.attributes {

@@ -1,6 +1,6 @@
 //! Gives the node's uplink to br-ex and carries its addresses and routes there (`--uplink`), again whenever they come
-//! back on the uplink (a DHCP client renews) and whenever br-ex comes back bare (vswitchd made it anew). [`record`]
-//! decides. Needs no API server: it may be reached through that very device.
+//! back on the uplink (a DHCP client renews) and whenever br-ex comes back bare (vswitchd made it anew). While there is no
+//! br-ex the uplink has them. [`record`] decides. Needs no API server: it may be reached through that very device.
 
 pub mod record;
 
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use anyhow::Context;
 use netloom_ovsdb::{Datum, Mutation, Operation, Row, Transaction};
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::converge::Converge;
 use crate::gateway::EXTERNAL_BRIDGE;
-use crate::net::belongings::{Belongings, holds};
+use crate::net::belongings::{Belongings, Held, holds};
 use crate::net::netlink::{Link, LinkChange, Netlink};
 use crate::net::{fence, nft, sysctl};
 use crate::node::Node;
@@ -160,6 +160,35 @@ impl Uplink {
         Ok(())
     }
 
+    /// Without vswitchd the userspace datapath's br-ex is dead, or not even there, and the node would be cut off, also from
+    /// whoever could start vswitchd again: the uplink has its addresses and routes meanwhile.
+    async fn stand_in(&mut self, bridge: Option<(Link, Belongings)>) -> anyhow::Result<()> {
+        let recorded = |state: &SwitchState| Record::read(&state.bridge(EXTERNAL_BRIDGE)?.1.external_ids);
+        let Some(record) = self.node.switch.read(recorded).filter(|record| record.boot == self.boot) else {
+            return Ok(());
+        };
+        let netlink = &self.node.netlink;
+        let Some(uplink) = netlink.link(&record.uplink).await? else {
+            return Ok(());
+        };
+        let belongings = bridge.as_ref().map_or(&record.belongings, |(_, belongings)| belongings);
+        let present = netlink.belongings(uplink.index).await?;
+        let lost = |address: &&Held| !holds(&present.addresses, address.net);
+        let lost: Vec<&Held> = belongings.addresses.iter().filter(lost).collect();
+        for address in &lost {
+            netlink.hold(uplink.index, **address).await?;
+        }
+        self.fenced = None;
+        if fence::is_raised(&uplink.name).await? {
+            fence::lower(std::slice::from_ref(&uplink.name)).await?;
+        }
+        carry(netlink, bridge.as_ref(), &uplink, belongings).await?;
+        if !lost.is_empty() {
+            warn!(uplink = uplink.name, "br-ex is dead: the uplink has its addresses until it is back");
+        }
+        Ok(())
+    }
+
     /// Tells the switch: the bridge, the uplink in it, and the record.
     async fn tell(&self, userspace: bool, uplink: &Link, record: &Record) -> anyhow::Result<()> {
         let ids = record.write()?;
@@ -193,20 +222,23 @@ impl Converge for Uplink {
     }
 
     async fn apply(&mut self) -> anyhow::Result<()> {
+        let netlink = self.node.netlink.clone();
+        let found = bridge(&netlink).await?;
+        match &found {
+            Some((bridge, _)) if bridge.up && !bridge.carrier => return self.stand_in(found).await,
+            Some(_) => {}
+            None => self.stand_in(None).await?,
+        }
+        let (bridge, on_bridge) = found.unzip();
         if !self.node.switch.read(|state| self.is_ready(state)) {
             return Ok(());
         }
         let name = self.device().await?;
-        let netlink = self.node.netlink.clone();
         // A device that is not there yet will be announced by netlink.
         let Some(uplink) = netlink.link(&name).await? else { return Ok(()) };
         let userspace = self.node.switch.read(|state| self.datapath.is_userspace(state));
-        let bridge = netlink.link(EXTERNAL_BRIDGE).await?;
         let on_uplink = netlink.belongings(uplink.index).await?;
-        let on_bridge = match &bridge {
-            Some(bridge) => netlink.belongings(bridge.index).await?,
-            None => Belongings::default(),
-        };
+        let on_bridge = on_bridge.unwrap_or_default();
         let ids = self
             .node
             .switch
@@ -244,7 +276,7 @@ impl Converge for Uplink {
         if complete {
             return Ok(());
         }
-        carry(&netlink, &uplink, &bridge, &on_uplink, &record.belongings).await?;
+        carry(&netlink, Some(&(uplink.clone(), on_uplink)), &bridge, &record.belongings).await?;
         record.complete_on = Some(bridge.index);
         // As the kernel has it now, so that nothing is left to correct.
         record.belongings = netlink.belongings(bridge.index).await?;
@@ -258,6 +290,17 @@ impl Converge for Uplink {
         );
         Ok(())
     }
+}
+
+/// br-ex, and what it has. One that is going loses that before it is gone, which must not be taken for somebody's wish.
+async fn bridge(netlink: &Netlink) -> anyhow::Result<Option<(Link, Belongings)>> {
+    let Some(bridge) = netlink.link(EXTERNAL_BRIDGE).await? else {
+        return Ok(None);
+    };
+    let belongings = netlink.belongings(bridge.index).await?;
+    let now = netlink.link(EXTERNAL_BRIDGE).await?;
+    let stays = now.is_some_and(|now| now.index == bridge.index && now.up == bridge.up);
+    Ok(stays.then_some((bridge, belongings)))
 }
 
 async fn bring_up(netlink: &Netlink, uplink: &Link, bridge: &Link) -> anyhow::Result<()> {
@@ -274,16 +317,17 @@ async fn bring_up(netlink: &Netlink, uplink: &Link, bridge: &Link) -> anyhow::Re
     Ok(())
 }
 
-/// Takes addresses and routes off one link and leads the routes through the other, which has the addresses already.
-/// Removing an address takes every route along that names it as source, on whichever link: routes come last.
-pub async fn carry(netlink: &Netlink, from: &Link, to: &Link, leaving: &Belongings, belongings: &Belongings) -> anyhow::Result<()> {
-    // Else the first address of a network would take along others that came after we looked.
-    sysctl::set(&format!("ipv4/conf/{}/promote_secondaries", from.name), "1")?;
-    for address in &leaving.addresses {
-        netlink.delete_address(from.index, address.net).await?;
+/// Takes addresses and routes off one link, if it is there, and leads the routes through the other, which has the addresses
+/// already. Removing an address takes every route along that names it as source, on whichever link: routes come last.
+async fn carry(netlink: &Netlink, from: Option<&(Link, Belongings)>, to: &Link, belongings: &Belongings) -> anyhow::Result<()> {
+    if let Some((from, leaving)) = from {
+        // Else the first address of a network would take along others that came after we looked.
+        sysctl::set(&format!("ipv4/conf/{}/promote_secondaries", from.name), "1")?;
+        for address in &leaving.addresses {
+            netlink.delete_address(from.index, address.net).await?;
+        }
     }
     let mut outcome = Ok(());
-    let left = netlink.belongings(from.index).await?;
     let present = netlink.belongings(to.index).await?;
     for way in belongings.routes.iter().filter(|way| !present.routes.contains(way)) {
         // One that is refused does not keep the others out.
@@ -291,8 +335,10 @@ pub async fn carry(netlink: &Netlink, from: &Link, to: &Link, leaving: &Belongin
             outcome = Err(error);
         }
     }
-    for way in &left.routes {
-        netlink.abandon(from.index, *way).await?;
+    if let Some((from, _)) = from {
+        for way in netlink.belongings(from.index).await?.routes {
+            netlink.abandon(from.index, way).await?;
+        }
     }
     Ok(outcome?)
 }

@@ -440,8 +440,28 @@ impl World {
 
     /// Kills vswitchd and starts it again. Nobody reaps it here: it is gone once it is a zombie.
     pub fn restart_switch(&self) {
-        self.sh("kill -9 $(cat /run/openvswitch/ovs-vswitchd.pid)");
-        self.wait_until(|| self.holds("grep -q '^State:.Z' /proc/$(cat /run/openvswitch/ovs-vswitchd.pid)/status"));
+        self.kill("/run/openvswitch/ovs-vswitchd.pid");
+        self.start_vswitchd();
+    }
+
+    /// Both of the switch's processes.
+    pub fn stop_switch(&self) {
+        self.kill("/run/openvswitch/ovs-vswitchd.pid");
+        self.kill("/run/openvswitch/ovsdb-server.pid");
+    }
+
+    /// Both again.
+    pub fn start_switch(&self) {
+        self.sh("ovsdb-server --detach --no-chdir --log-file --pidfile --remote=punix:/run/openvswitch/db.sock /etc/openvswitch/conf.db 2>/dev/null");
+        self.start_vswitchd();
+    }
+
+    fn kill(&self, pid_file: &str) {
+        self.sh(&format!("kill -9 $(cat {pid_file})"));
+        self.wait_until(|| self.holds(&format!("grep -q '^State:.Z' /proc/$(cat {pid_file})/status")));
+    }
+
+    fn start_vswitchd(&self) {
         self.sh("ovs-vswitchd --disable-system --detach --no-chdir --log-file --pidfile 2>/dev/null");
     }
 
