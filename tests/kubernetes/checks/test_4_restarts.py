@@ -36,8 +36,8 @@ class Restarts(unittest.TestCase):
         sent, lost, requests, lines = traffic.stop()
         print(f"restarts: {sent} packets, {len(lost)} lost; {requests} requests and {lines} lines of one stream, none lost")
         self.assertGreater(min(sent, requests), 500)
-        # Pods come and go on both nodes meanwhile; the connection has lost nothing, and no more than single packets may be late.
-        self.assertLess(len(lost), 5, lost)
+        # Connections have lost nothing. Pods come and go on both nodes meanwhile, and the userspace datapath may lose a packet when a port does.
+        self.assertLess(len(lost), sent / 1000, lost)
 
     def api_answers(self, _node):
         wait(lambda: kubectl("get", "--raw", "/readyz", check=False).strip() == "ok", "the API")

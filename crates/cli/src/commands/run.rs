@@ -5,6 +5,7 @@
 mod child;
 mod database;
 mod northd;
+mod queues;
 mod switch;
 
 use std::path::PathBuf;

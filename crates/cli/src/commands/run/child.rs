@@ -34,6 +34,11 @@ impl Child {
         Ok(Child { child, program })
     }
 
+    /// Its process id, unless it has ended.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Waits for its end.
     pub async fn ended(&mut self) -> Result<ExitStatus> {
         self.child.wait().await.with_context(|| format!("wait for {}", self.program))
@@ -41,7 +46,7 @@ impl Child {
 
     /// Asks it to end, and waits until it has.
     pub async fn stop(&mut self) -> Result<ExitStatus> {
-        if let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) {
+        if let Some(id) = self.id().and_then(|id| i32::try_from(id).ok()) {
             kill(Pid::from_raw(id), Signal::SIGTERM).with_context(|| format!("stop {}", self.program))?;
         }
         self.ended().await

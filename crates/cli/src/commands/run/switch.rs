@@ -1,16 +1,18 @@
-//! The parts of a node: Open vSwitch's database, Open vSwitch and ovn-controller. Each replaces this process.
+//! The parts of a node: Open vSwitch's database, Open vSwitch and ovn-controller. Each replaces this process, but for a userspace Open vSwitch,
+//! whose receive queues need somebody beside it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use netloom_ovsdb::client::{Client, MonitorTable, Options, Tls};
 use netloom_ovsdb::{Remotes, Row};
 use tracing::{info, warn};
 
-use super::super::process::TlsFlags;
-use super::child::{CONSOLE, replace};
+use super::super::process::{self, TlsFlags};
+use super::child::{CONSOLE, Child, code, replace};
+use super::queues;
 
 /// Flags of `netloom run switch-database`.
 #[derive(clap::Args)]
@@ -121,14 +123,30 @@ enum Datapath {
 pub fn switch(flags: &SwitchFlags) -> Result<ExitCode> {
     make_directory(&flags.run_directory)?;
     let run = flags.run_directory.display();
+    let database = format!("unix:{run}/db.sock");
     let mut arguments = CONSOLE.map(str::to_owned).to_vec();
-    arguments.push(format!("unix:{run}/db.sock"));
+    arguments.push(database.clone());
     arguments.push(format!("--pidfile={run}/ovs-vswitchd.pid"));
     arguments.push(format!("--unixctl={run}/ovs-vswitchd.ctl"));
-    if !in_kernel(flags.datapath)? {
-        arguments.push("--disable-system".to_owned());
+    if in_kernel(flags.datapath)? {
+        return replace("ovs-vswitchd", arguments);
     }
-    replace("ovs-vswitchd", arguments)
+    arguments.push("--disable-system".to_owned());
+    super::block_on(userspace(arguments, database.parse()?))
+}
+
+async fn userspace(arguments: Vec<String>, database: Remotes) -> Result<ExitCode> {
+    let stop = process::stop_on_signal()?;
+    let mut switch = Child::start("ovs-vswitchd", arguments)?;
+    let id = switch.id().context("ovs-vswitchd ended as soon as it was started")?;
+    tokio::select! {
+        status = switch.ended() => Ok(code("ovs-vswitchd", status?)),
+        () = queues::lengthen(database, id) => bail!("the watch of the switch's database ended"),
+        () = stop.cancelled() => {
+            switch.stop().await?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
 }
 
 fn in_kernel(datapath: Datapath) -> Result<bool> {
