@@ -28,7 +28,7 @@ pub const SERVICE_GATEWAY: &str = "netloom.io/service-gateway";
 pub const HEALTH_CHECK_PORT: &str = "netloom.io/health-check-port";
 /// Option of a load balancer: how many it has to tell of. Not all its backends: those that terminate serve on, but nobody new is to come.
 pub const READY_ENDPOINTS: &str = "netloom.io/ready-endpoints";
-/// Option of a gateway's load balancer: it serves with `externalTrafficPolicy: Local`.
+/// Option of a gateway's load balancer: it serves with `externalTrafficPolicy: Local`. `pods` or, if some endpoint is in a host's network, `hosts`.
 pub const LOCAL: &str = "netloom.io/local";
 /// Load balancer option with the addresses of the node whose own backends a gateway has.
 pub const NODE_ADDRESSES: &str = "netloom.io/node-addresses";

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use crate::assignment::ServiceGateway;
 use crate::host_port::Role;
-use crate::southbound::balancer::{Balancer, Vip};
+use crate::southbound::balancer::{Balancer, Local, Vip};
 use crate::southbound::{Binding, SouthboundState};
 
 /// What the service port's binding says. Changes rarely, and everything is made anew when it does.
@@ -68,6 +68,8 @@ pub struct Vips {
     pub node_ports: BTreeSet<Vip>,
     /// Those on a node-port address whose service every node serves with its own backends only.
     pub local_node_ports: BTreeSet<Vip>,
+    /// Those of these that the node itself reaches through its management port: their backends are to see its own address.
+    pub own_by_management_port: BTreeSet<Vip>,
     /// Those on addresses of the world outside.
     pub external: BTreeSet<Vip>,
     /// Those this node itself reaches through its service port: the external ones, and node ports of other nodes whose own
@@ -98,8 +100,11 @@ impl Vips {
 
     fn add_node_port(&mut self, balancer: &Balancer, vip: Vip, node: &str) {
         self.node_ports.insert(vip);
-        if balancer.local {
+        if balancer.local.is_some() {
             self.local_node_ports.insert(vip);
+        }
+        if balancer.local == Some(Local::Pods) {
+            self.own_by_management_port.insert(vip);
         }
         if balancer.node.as_deref() != Some(node) {
             let same_family = balancer.node_addresses.iter().filter(|ip| ip.is_ipv4() == vip.address.is_ipv4());
@@ -118,6 +123,7 @@ impl Vips {
         Self {
             node_ports: without(|vips| &vips.node_ports),
             local_node_ports: without(|vips| &vips.local_node_ports),
+            own_by_management_port: without(|vips| &vips.own_by_management_port),
             external: without(|vips| &vips.external),
             by_service_port: without(|vips| &vips.by_service_port),
             by_management_port: without(|vips| &vips.by_management_port),
@@ -131,6 +137,12 @@ impl Vips {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && self.local_node_ports.is_empty() && self.by_service_port.is_empty() && self.by_management_port.is_empty()
+        let more = [
+            &self.local_node_ports,
+            &self.own_by_management_port,
+            &self.by_service_port,
+            &self.by_management_port,
+        ];
+        self.len() == 0 && more.iter().all(|set| set.is_empty())
     }
 }

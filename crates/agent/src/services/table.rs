@@ -9,6 +9,7 @@ use super::{BY_MANAGEMENT_PORT, BY_SERVICE_PORT};
 use crate::assignment::ServiceGateway;
 use crate::gateway::EXTERNAL_BRIDGE;
 use crate::host_port::Role;
+use crate::net::route::MarkRule;
 use crate::southbound::balancer::Vip;
 
 const FAMILIES: [bool; 2] = [true, false];
@@ -37,6 +38,7 @@ fn native(script: &mut String, terms: &Terms) {
         let kind = if ipv4 { "ipv4_addr" } else { "ipv6_addr" };
         let _ = writeln!(script, "  set node-ports{number} {{ type inet_proto . inet_service; }}");
         let _ = writeln!(script, "  set local-node-ports{number} {{ type inet_proto . inet_service; }}");
+        let _ = writeln!(script, "  set own-by-management-port{number} {{ type inet_proto . inet_service; }}");
         let _ = writeln!(
             script,
             "  set by-service-port{number} {{ type {kind} . inet_proto . inet_service; }}"
@@ -51,14 +53,12 @@ fn native(script: &mut String, terms: &Terms) {
             let to_node = format!("{family} daddr != {own} fib daddr type local meta l4proto . th dport");
             rules.translate += &format!("    {to_node} @node-ports{number} dnat {family} to {address}\n");
             // A node with backends of its own for pods is not asked: their switch leads past it.
+            rules.mark += &format!("    {to_node} @own-by-management-port{number} {}\n", set_mark(BY_MANAGEMENT_PORT));
             rules.refuse += &format!("    iifname \"{management}\" {to_node} @local-node-ports{number} drop\n");
         }
         if let Some(address) = terms.address(ipv4) {
             for (set, rule) in [("by-service-port", BY_SERVICE_PORT), ("by-management-port", BY_MANAGEMENT_PORT)] {
-                rules.mark += &format!(
-                    "    {family} daddr . meta l4proto . th dport @{set}{number} meta mark set meta mark or {:#x}\n",
-                    rule.mark
-                );
+                rules.mark += &format!("    {family} daddr . meta l4proto . th dport @{set}{number} {}\n", set_mark(rule));
             }
             rules.source += &format!("    oifname \"{service}\" snat {family} to {address}\n");
         }
@@ -87,6 +87,10 @@ struct Rules {
     translate: String,
     mark: String,
     source: String,
+}
+
+fn set_mark(rule: MarkRule) -> String {
+    format!("meta mark set meta mark or {:#x}", rule.mark)
 }
 
 fn kube_proxy(script: &mut String, terms: &Terms) {
@@ -131,6 +135,11 @@ fn elements(verb: &str, vips: &Vips) -> String {
             ipv4,
             vips.local_node_ports.iter().filter(of).map(port).collect(),
         );
+        write(
+            "own-by-management-port",
+            ipv4,
+            vips.own_by_management_port.iter().filter(of).map(port).collect(),
+        );
         write("by-service-port", ipv4, vips.by_service_port.iter().filter(of).map(full).collect());
         write(
             "by-management-port",
@@ -173,6 +182,7 @@ mod tests {
             ]
             .into(),
             local_node_ports: [vip("100.64.255.254", Protocol::Udp, 30053)].into(),
+            own_by_management_port: [vip("100.64.255.254", Protocol::Udp, 30053)].into(),
             external: [].into(),
             by_service_port: [vip("fd30::200", Protocol::Sctp, 80)].into(),
             by_management_port: [vip("172.30.0.12", Protocol::Udp, 30053)].into(),
@@ -182,10 +192,12 @@ delete table inet netloom
 table inet netloom {
   set node-ports4 { type inet_proto . inet_service; }
   set local-node-ports4 { type inet_proto . inet_service; }
+  set own-by-management-port4 { type inet_proto . inet_service; }
   set by-service-port4 { type ipv4_addr . inet_proto . inet_service; }
   set by-management-port4 { type ipv4_addr . inet_proto . inet_service; }
   set node-ports6 { type inet_proto . inet_service; }
   set local-node-ports6 { type inet_proto . inet_service; }
+  set own-by-management-port6 { type inet_proto . inet_service; }
   set by-service-port6 { type ipv6_addr . inet_proto . inet_service; }
   set by-management-port6 { type ipv6_addr . inet_proto . inet_service; }
   chain prerouting {
@@ -199,6 +211,7 @@ table inet netloom {
   }
   chain past-routes {
     type route hook output priority mangle; policy accept;
+    ip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport @own-by-management-port4 meta mark set meta mark or 0x2000
     ip daddr . meta l4proto . th dport @by-service-port4 meta mark set meta mark or 0x1000
     ip daddr . meta l4proto . th dport @by-management-port4 meta mark set meta mark or 0x2000
     ip6 daddr . meta l4proto . th dport @by-service-port6 meta mark set meta mark or 0x1000
@@ -216,6 +229,7 @@ table inet netloom {
 }
 add element inet netloom node-ports4 { tcp . 30080, udp . 30053 }
 add element inet netloom local-node-ports4 { udp . 30053 }
+add element inet netloom own-by-management-port4 { udp . 30053 }
 add element inet netloom by-management-port4 { 172.30.0.12 . udp . 30053 }
 add element inet netloom by-service-port6 { fd30::200 . sctp . 80 }
 "#;

@@ -55,8 +55,8 @@ pub struct Balancer {
     pub name: String,
     /// Where it is served.
     pub vips: Box<[Vip]>,
-    /// Whether every node serves with its own backends only.
-    pub local: bool,
+    /// Whether every node serves with its own backends only, and who these are.
+    pub local: Option<Local>,
     /// Whether backends see the client's address.
     pub keeps_source: bool,
     /// The node whose own row it is.
@@ -65,6 +65,15 @@ pub struct Balancer {
     pub node_addresses: Box<[IpAddr]>,
     /// The port on which nodes tell whether they have endpoints of the service.
     pub health_check: Option<HealthCheck>,
+}
+
+/// Where the backends of a service are that every node serves with its own only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// All in networks of pods.
+    Pods,
+    /// Some in a host's.
+    Hosts,
 }
 
 /// What a row says to those who ask on a service's health check port.
@@ -117,7 +126,7 @@ impl Balancer {
             namespace,
             name,
             vips: served.into(),
-            local: option(LOCAL).is_some(),
+            local: option(LOCAL).map(|by| if by == "pods" { Local::Pods } else { Local::Hosts }),
             keeps_source: option("skip_snat") == Some("true"),
             node: node.map(str::to_owned),
             node_addresses,
@@ -144,7 +153,7 @@ mod tests {
             ),
             (
                 "options".to_owned(),
-                Datum::map([(HEALTH_CHECK_PORT, "32000"), (READY_ENDPOINTS, "1"), (LOCAL, "true"), OF_GATEWAYS]),
+                Datum::map([(HEALTH_CHECK_PORT, "32000"), (READY_ENDPOINTS, "1"), (LOCAL, "pods"), OF_GATEWAYS]),
             ),
         ])
     }
@@ -160,7 +169,7 @@ mod tests {
             port: 80,
         };
         assert!(balancer.vips.contains(&vip));
-        assert!(balancer.local && balancer.node.is_none());
+        assert!(balancer.local == Some(Local::Pods) && balancer.node.is_none());
         let check = balancer.health_check.unwrap();
         assert_eq!((check.port, check.endpoints), (32000, 1));
     }

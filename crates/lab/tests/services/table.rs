@@ -212,8 +212,9 @@ impl<'a> World<'a> {
             ] {
                 let itself = from == Place::Node(number);
                 let answer: Option<(&[&'static str], IpAddr)> = match (service, from) {
-                    // The node itself is inside the cluster: every backend will do, also with policy Local.
-                    _ if itself => Some((&BOTH, self.service_port(number, family))),
+                    // The node itself is inside the cluster: every backend will do, also with policy Local, which shows its own address.
+                    ("cluster", _) if itself => Some((&BOTH, self.service_port(number, family))),
+                    _ if itself => Some((&BOTH, self.node(number, family))),
                     ("cluster", Place::Pod(_)) => Some((&BOTH, self.service_port(number, family))),
                     ("cluster", _) => Some((&BOTH, self.gateway(number, family))),
                     // With policy Local the node's own backend is meant, and it sees who asks.

@@ -53,6 +53,7 @@ pub(super) fn compile(cluster: &Cluster, name: &ServiceName, fragment: &mut Frag
         owner: cluster.service_ref(name),
         health,
         most: 0,
+        hosts: false,
     };
     balancers.compile(&frontends, fragment);
     source_ranges::compile(cluster, name, service, fragment);

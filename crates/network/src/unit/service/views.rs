@@ -51,11 +51,15 @@ pub(super) struct Balancers<'a> {
     pub(super) health: Option<HealthCheck>,
     /// Most endpoints any address and port would have.
     pub(super) most: usize,
+    /// Whether some endpoint is in a host's network.
+    pub(super) hosts: bool,
 }
 
 impl Balancers<'_> {
     /// All rows of the service.
     pub(super) fn compile(&mut self, frontends: &[Frontend<'_>], fragment: &mut Fragment) {
+        let mut all = frontends.iter().flat_map(|frontend| frontend.endpoints.all());
+        self.hosts = all.any(|backend| self.is_in_host(backend));
         for protocol in Protocol::ALL {
             let of_protocol: Vec<&Frontend<'_>> = frontends.iter().filter(|f| f.protocol == protocol).collect();
             self.compile_place(Place::Switch, protocol, &of_protocol, fragment);
@@ -171,7 +175,8 @@ impl Balancers<'_> {
 
     /// What the agents are told of a service whose nodes serve it each for itself.
     fn told(&self, view: &View, ready: usize) -> BTreeMap<String, String> {
-        let mut options = BTreeMap::from([(LOCAL.to_owned(), "true".to_owned())]);
+        let served_by = if self.hosts { "hosts" } else { "pods" };
+        let mut options = BTreeMap::from([(LOCAL.to_owned(), served_by.to_owned())]);
         if let View::Node(name) = view {
             let addresses = self.cluster.nodes.get(name).into_iter().flat_map(|node| &node.addresses);
             options.insert(NODE_ADDRESSES.to_owned(), join(addresses));
@@ -204,13 +209,18 @@ impl Balancers<'_> {
     fn target(&self, place: Place, backend: &Backend<'_>) -> SocketAddr {
         let at = backend.at;
         let management = || {
-            let name = backend.endpoint.node.as_ref().filter(|_| place == Place::Gateway)?;
-            let own = self.cluster.nodes.get(name)?.addresses.contains(&at.ip());
+            let own = place == Place::Gateway && self.is_in_host(backend);
+            let name = backend.endpoint.node.as_ref().filter(|_| own)?;
             let subnets = self.cluster.records.subnets(name);
-            let subnet = subnets.iter().find(|subnet| is_ipv4(subnet) == at.is_ipv4()).filter(|_| own)?;
+            let subnet = subnets.iter().find(|subnet| is_ipv4(subnet) == at.is_ipv4())?;
             Some(SocketAddr::new(nth_host(subnet, MANAGEMENT_HOST)?.addr(), at.port()))
         };
         management().unwrap_or(at)
+    }
+
+    fn is_in_host(&self, backend: &Backend<'_>) -> bool {
+        let node = backend.endpoint.node.as_ref().and_then(|name| self.cluster.nodes.get(name));
+        node.is_some_and(|node| node.addresses.contains(&backend.at.ip()))
     }
 
     fn view_of(&self, place: Place, node: &NodeName, frontends: &[&Frontend<'_>]) -> View {
