@@ -9,7 +9,7 @@ use netloom_lab::{Lab, Signal};
 use crate::ask::{Ask, Protocol, answered, ask, failed, names};
 use crate::table::announced_by;
 use crate::world::{addresses, drift, lab, pod, wait_ready};
-use crate::{POOL, backend, backends_are, field, service, settle, vip_is, wait_for};
+use crate::{POOL, backend, backends_are, field, service, settle, steady_lab, vip_is, wait_for};
 
 const CHANGES: usize = 200;
 
@@ -29,7 +29,7 @@ fn manual(lab: &Lab, chosen: &[usize]) -> String {
 
 #[test]
 fn endpoints_come_and_go_under_load_and_no_connection_fails() {
-    let lab = lab("endpoints");
+    let lab = steady_lab("endpoints");
     let backends: String = (1..=4)
         .map(|n| backend(&format!("back{n}"), &format!("node{}", n % 3 + 1), "back"))
         .collect();

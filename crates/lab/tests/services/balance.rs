@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use netloom_lab::{Lab, Machine};
 
 use crate::ask::{Ask, Protocol, ask, failed, kernel_datapath, names};
-use crate::world::{addresses, lab, pod, wait_ready};
-use crate::{POOL, backend, backends_are, field, service, wait_for};
+use crate::world::{addresses, pod, wait_ready};
+use crate::{POOL, backend, backends_are, field, service, steady_lab, wait_for};
 
 #[test]
 fn connections_go_where_they_should() {
-    let lab = lab("balance");
+    let lab = steady_lab("balance");
     let backends: String = (1..=4)
         .map(|n| backend(&format!("back{n}"), &format!("node{}", n % 3 + 1), "back"))
         .collect();

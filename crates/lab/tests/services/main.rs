@@ -17,6 +17,16 @@ use std::net::IpAddr;
 
 use netloom_lab::Lab;
 
+/// A lab whose nodes do not take each other for dead while this machine is busy with something else for a third of a second: external
+/// addresses stay where they are, and with them the connections through them.
+fn steady_lab(test: &str) -> Lab {
+    let lab = world::lab(test);
+    lab.control()
+        .run(&["ovn-nbctl", "set", "NB_Global", ".", "options:bfd-mult=100"])
+        .unwrap();
+    lab
+}
+
 /// A pod with labels that answers on 8080/TCP, 9090/UDP and 7070/SCTP.
 fn backend(name: &str, node: &str, app: &str) -> String {
     world::pod(name, node)

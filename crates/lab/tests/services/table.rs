@@ -9,8 +9,8 @@ use std::thread;
 use netloom_lab::{Lab, Machine, Shell};
 
 use crate::ask::{Ask, Protocol, answered, ask, failed};
-use crate::world::{addresses, ended, lab, pod, wait_ready};
-use crate::{POOL, backend, field, service, wait_for};
+use crate::world::{addresses, ended, pod, wait_ready};
+use crate::{POOL, backend, field, service, steady_lab, wait_for};
 
 /// Two backends and so many questions: that one of them never answers by chance is less likely than one in eight million.
 const QUESTIONS: usize = 24;
@@ -19,7 +19,7 @@ const ROUTED: [&str; 4] = ["198.51.100.1", "2001:db8:100::1", "198.51.100.2", "2
 
 #[test]
 fn every_kind_of_service_answers_as_kubernetes_defines_it() {
-    let lab = lab("services");
+    let lab = steady_lab("services");
     let world = World::new(&lab);
     let mut lines = Vec::new();
     for family in [4, 6] {
