@@ -208,8 +208,10 @@ fn the_service_port_is_put_back() {
     world.wait_for_log("services set up on the host");
     world.sh("nft delete table inet netloom");
     world.wait_until(|| world.holds("nft list table inet netloom | grep -q 'snat ip to 10.244.1.3'"));
-    world.sh("ip rule del priority 1000");
+    world.sh("ip rule del priority 1000; ip rule del priority 1001");
     world.wait_until(|| world.holds("ip rule | grep -q 'fwmark 0x1000/0x1000 lookup 27759'"));
+    world.wait_until(|| world.holds("ip rule | grep -q 'fwmark 0x2000/0x2000 lookup 27760'"));
+    world.wait_until(|| world.holds("ip route show table 27760 | grep -q 'via 10.244.1.1 dev netloom0'"));
     world.sh("ovs-vsctl del-port netloom1");
     world.wait_until(routed);
     world.wait_until(|| world.holds("ip route show table 27759 | grep -q 'dev netloom1'"));

@@ -16,10 +16,10 @@ class Upgrade(unittest.TestCase):
     def tearDown(self):
         pods.remove()
 
-    def test_traffic_goes_on(self):
+    def test_nothing_is_lost(self):
         import_images([archive(OTHER)])
         switches = self.pods("switch")
-        traffic = Traffic()
+        traffic = Traffic(every=0.002)
         helm("upgrade", "netloom", CHART, "--namespace", NAMESPACE, "--values", VALUES, "--set", f"image.tag={OTHER}")
         self.rolled(OTHER)
         helm("rollback", "netloom", "--namespace", NAMESPACE)

@@ -1,5 +1,5 @@
 """Traffic that must not notice: a stream of numbered lines over one TCP connection and requests over new connections, each a hundred times a
-second, and packets, five hundred times.
+second, and packets, a hundred times or as often as is asked for.
 
 All run in the pods by themselves, so they go on while kubelets, runtimes and the API are away."""
 
@@ -23,14 +23,14 @@ done
 class Traffic:
     """From `client` to `server`, from the moment it is made until `stop`."""
 
-    def __init__(self):
+    def __init__(self, every=0.01):
         self.address = pods.pair()[0]
         background("server", "nc -l -p 9000 >/tmp/stream")
         wait(lambda: ":9000" in pods.execute("server", "ss", "-ltn"), "the server to listen")
         background("client", f"i=0; while echo $i; do i=$((i+1)); sleep 0.01; done | nc {self.address} 9000")
         # The first packet of all between two nodes may be lost while they get to know each other.
         pods.execute("client", "ping", "-c", "3", self.address)
-        background("client", f"exec ping -n -i 0.002 {self.address} >/tmp/probe")
+        background("client", f"exec ping -n -i {every} {self.address} >/tmp/probe")
         pods.execute("client", "bash", "-c", f"cat >/tmp/ask <<'END'\n{ASK.replace('ADDRESS', self.address)}\nEND")
         background("client", "exec bash /tmp/ask >/tmp/requests")
         wait(lambda: "answered" in pods.execute("client", "head", "-n", "1", "/tmp/requests"), "the first request to be answered")

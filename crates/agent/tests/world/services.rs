@@ -113,7 +113,7 @@ impl World {
     pub fn service_state(&self) -> String {
         self.sh("nft list table inet netloom
              ip rule; ip -6 rule; ip route; ip -6 route
-             for table in 27759 27760; do ip route show table $table || true; ip -6 route show table $table || true; done
+             for family in -4 -6; do ip $family route show table all | sed -n '/ table 27759 /p; / table 27760 /p'; done
              ip addr show netloom1; ovs-ofctl dump-flows --no-stats br-ex | sort")
     }
 }
