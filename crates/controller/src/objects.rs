@@ -1,6 +1,7 @@
 //! Kubernetes objects cut down while they are read, so that a large cluster costs little memory: only the fields the network
 //! depends on are ever kept.
 
+mod policies;
 mod services;
 
 use std::collections::{BTreeMap, HashSet};
@@ -13,6 +14,7 @@ use kube::{Api, Resource};
 use netloom_network::cluster::ClusterNetwork;
 use netloom_network::settings::ClusterNetworkSpec;
 use netloom_network::{Cluster, Namespaced, Node, Object, Pod, manifest};
+pub use policies::{NamespaceObject, NetworkPolicyObject};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 pub use services::{EndpointSliceObject, ExternalPoolObject, ServiceObject};
@@ -38,6 +40,8 @@ pub struct PodObject {
 struct PodSpec {
     node_name: Option<String>,
     host_network: bool,
+    containers: Vec<policies::Container>,
+    init_containers: Vec<policies::Container>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -152,6 +156,8 @@ impl Reduce for PodObject {
             host_network: self.spec.host_network,
             finished: matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed")),
             annotations: manifest::relevant(self.metadata.annotations.clone().unwrap_or_default()),
+            labels: self.metadata.labels.clone().unwrap_or_default(),
+            ports: policies::named_ports(self.spec.containers, self.spec.init_containers),
             addresses,
         };
         Some(Object::Pod(named(self.metadata), pod))
@@ -202,6 +208,8 @@ pub fn absent(cluster: &Cluster, kind: Kind, present: &[Object]) -> Vec<Object> 
         Kind::ExternalPool => only_names(&cluster.pools, Object::ExternalPool),
         Kind::Service => only_names(&cluster.services, Object::Service),
         Kind::EndpointSlice => only_names(&cluster.slices, Object::EndpointSlice),
+        Kind::Namespace => only_names(&cluster.namespaces, Object::Namespace),
+        Kind::NetworkPolicy => only_names(&cluster.policies, Object::NetworkPolicy),
     };
     known.into_iter().filter(|object| !present.contains(&name(object))).collect()
 }
@@ -213,8 +221,10 @@ fn only_names<N: Clone, T: Default>(objects: &BTreeMap<N, T>, object: impl Fn(N,
 fn name(object: &Object) -> (&str, &str) {
     match object {
         Object::ClusterNetwork(_) => ("", "default"),
-        Object::Node(name, _) | Object::ExternalPool(name, _) => ("", name),
-        Object::Pod(name, _) | Object::Service(name, _) | Object::EndpointSlice(name, _) => (&name.namespace, &name.name),
+        Object::Node(name, _) | Object::ExternalPool(name, _) | Object::Namespace(name, _) => ("", name),
+        Object::Pod(name, _) | Object::Service(name, _) | Object::EndpointSlice(name, _) | Object::NetworkPolicy(name, _) => {
+            (&name.namespace, &name.name)
+        }
     }
 }
 
@@ -226,6 +236,8 @@ pub async fn read_cluster(client: &kube::Client) -> Result<Vec<Object>> {
     objects.extend(list::<ExternalPoolObject>(client).await?);
     objects.extend(list::<ServiceObject>(client).await?);
     objects.extend(list::<EndpointSliceObject>(client).await?);
+    objects.extend(list::<NamespaceObject>(client).await?);
+    objects.extend(list::<NetworkPolicyObject>(client).await?);
     Ok(objects)
 }
 

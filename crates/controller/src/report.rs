@@ -189,6 +189,7 @@ async fn publish(client: &kube::Client, object: &ObjectRef, problems: &[&Problem
         write::event(client, object, "Warning", problem.reason, &problem.message).await?;
     }
     match problems.first() {
+        _ if !write::has_conditions(object.kind) => Ok(()),
         Some(problem) => write::set_condition(client, object, "False", problem.reason, &message(problems)).await,
         None => write::set_condition(client, object, "True", "Resolved", "no problem is left").await,
     }

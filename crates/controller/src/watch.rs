@@ -13,7 +13,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tracing::warn;
 
-use crate::objects::{ClusterNetworkObject, EndpointSliceObject, ExternalPoolObject, NodeObject, PodObject, Reduce, ServiceObject};
+use crate::objects::{
+    ClusterNetworkObject, EndpointSliceObject, ExternalPoolObject, NamespaceObject, NetworkPolicyObject, NodeObject, PodObject, Reduce,
+    ServiceObject,
+};
 
 /// The kinds watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,17 +33,23 @@ pub enum Kind {
     Service,
     /// `EndpointSlice`.
     EndpointSlice,
+    /// Namespace.
+    Namespace,
+    /// `NetworkPolicy`.
+    NetworkPolicy,
 }
 
 impl Kind {
     /// All kinds; the first sync waits for a list of each.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::ClusterNetwork,
         Self::Node,
         Self::Pod,
         Self::ExternalPool,
         Self::Service,
         Self::EndpointSlice,
+        Self::Namespace,
+        Self::NetworkPolicy,
     ];
 }
 
@@ -64,6 +73,8 @@ pub async fn run(client: kube::Client, changes: Sender<Change>) -> Result<()> {
         watch::<ExternalPoolObject>(&client, Kind::ExternalPool, &changes),
         watch::<ServiceObject>(&client, Kind::Service, &changes),
         watch::<EndpointSliceObject>(&client, Kind::EndpointSlice, &changes),
+        watch::<NamespaceObject>(&client, Kind::Namespace, &changes),
+        watch::<NetworkPolicyObject>(&client, Kind::NetworkPolicy, &changes),
     )?;
     bail!("a watch ended")
 }

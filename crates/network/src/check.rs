@@ -9,7 +9,8 @@ use netloom_ovsdb::{Atom, Table};
 use crate::key::Key;
 use crate::northbound::{Northbound, RowId, key_of};
 use crate::rows::{
-    Acl, HaChassis, LoadBalancerHealthCheck, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitchPort, Nat,
+    Acl, AddressSet, HaChassis, LoadBalancerHealthCheck, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute,
+    LogicalSwitchPort, Nat,
 };
 
 /// Tables whose rows live only while a collection holds them.
@@ -79,6 +80,7 @@ pub fn check(northbound: &Northbound) -> Vec<Violation> {
                 Atom::Uuid(uuid) if uuids.contains(uuid) => {
                     held.insert(*uuid);
                 }
+                Atom::String(_) if id.table == AddressSet::TABLE => {}
                 _ => violations.push(Violation::Dangling(format!("{}.{column}", named(id)))),
             }
         }

@@ -4,6 +4,8 @@
 //! the recorded choices ([`Records`]), because compile reads addresses and never invents them.
 
 mod index;
+mod policies;
+mod refs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,8 +16,8 @@ pub use index::Vip;
 use crate::annotations::Gateway;
 use crate::external::{self, Pool};
 use crate::ipam::Records;
-use crate::problem::ObjectRef;
-use crate::service::{EndpointSlice, ExternalPool, Service, ServiceName, SliceName};
+use crate::policy::{Namespace, NetworkPolicy, PolicyName};
+use crate::service::{EndpointSlice, ExternalPool, Protocol, Service, ServiceName, SliceName};
 use crate::settings::ClusterNetworkSpec;
 
 /// Name of a node; also its OVN chassis name.
@@ -71,8 +73,23 @@ pub struct Pod {
     pub finished: bool,
     /// Annotations that concern us.
     pub annotations: BTreeMap<String, String>,
+    /// Labels, by which policies select it.
+    pub labels: BTreeMap<String, String>,
+    /// Ports of its containers that have a name.
+    pub ports: Vec<NamedPort>,
     /// Addresses its status shows; they rebuild the records when the database was lost.
     pub addresses: Vec<IpAddr>,
+}
+
+/// A container's port that has a name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamedPort {
+    /// Name.
+    pub name: String,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Number.
+    pub number: u16,
 }
 
 impl Pod {
@@ -123,6 +140,10 @@ pub enum Object {
     EndpointSlice(SliceName, EndpointSlice),
     /// A pool of external addresses.
     ExternalPool(String, ExternalPool),
+    /// A namespace.
+    Namespace(String, Namespace),
+    /// A network policy.
+    NetworkPolicy(PolicyName, NetworkPolicy),
 }
 
 /// Everything `compile` reads.
@@ -140,10 +161,15 @@ pub struct Cluster {
     pub slices: BTreeMap<SliceName, EndpointSlice>,
     /// Pools of external addresses by name.
     pub pools: BTreeMap<String, ExternalPool>,
+    /// Namespaces by name.
+    pub namespaces: BTreeMap<String, Namespace>,
+    /// Network policies by name.
+    pub policies: BTreeMap<PolicyName, NetworkPolicy>,
     /// Addresses decided so far.
     pub records: Records,
     placed: BTreeMap<NodeName, BTreeSet<PodName>>,
     index: index::Index,
+    policy_index: policies::Policies,
 }
 
 impl Cluster {
@@ -160,6 +186,7 @@ impl Cluster {
                 if let Some(node) = pod.node.clone() {
                     self.placed.entry(node).or_default().insert(name.clone());
                 }
+                self.policy_index.count(&name, &pod, true);
                 self.pods.insert(name, pod);
             }
             Object::Service(name, service) => {
@@ -181,6 +208,8 @@ impl Cluster {
                 self.pools.insert(name, pool);
                 self.index.pools = external::pools(&self.pools);
             }
+            Object::Namespace(name, namespace) => drop(self.namespaces.insert(name, namespace)),
+            Object::NetworkPolicy(name, policy) => self.set_policy(&name, Some(policy)),
         }
     }
 
@@ -206,6 +235,22 @@ impl Cluster {
             Object::ExternalPool(name, _) => {
                 self.pools.remove(name);
                 self.index.pools = external::pools(&self.pools);
+            }
+            Object::Namespace(name, _) => drop(self.namespaces.remove(name)),
+            Object::NetworkPolicy(name, _) => self.set_policy(name, None),
+        }
+    }
+
+    /// Adds or replaces a policy, or takes it away.
+    pub(crate) fn set_policy(&mut self, name: &PolicyName, policy: Option<NetworkPolicy>) {
+        match policy {
+            Some(policy) => {
+                self.policy_index.insert(name, &policy);
+                self.policies.insert(name.clone(), policy);
+            }
+            None => {
+                self.policy_index.remove(name);
+                self.policies.remove(name);
             }
         }
     }
@@ -270,37 +315,6 @@ impl Cluster {
         self.index.pools.get(name)?.as_ref().err().map(String::as_str)
     }
 
-    /// Reference to a pod for owners and problems.
-    pub fn pod_ref(&self, name: &PodName) -> ObjectRef {
-        let uid = self.pods.get(name).map_or("", |pod| pod.uid.as_str());
-        ObjectRef::namespaced("Pod", &name.namespace, &name.name, uid)
-    }
-
-    /// Reference to a node for owners and problems.
-    pub fn node_ref(&self, name: &str) -> ObjectRef {
-        ObjectRef::cluster("Node", name, self.nodes.get(name).map_or("", |node| node.uid.as_str()))
-    }
-
-    /// Reference to a service for owners and problems.
-    pub fn service_ref(&self, name: &ServiceName) -> ObjectRef {
-        let uid = self.services.get(name).map_or("", |service| service.uid.as_str());
-        ObjectRef::namespaced("Service", &name.namespace, &name.name, uid)
-    }
-
-    /// Reference to a pool for problems.
-    pub fn pool_ref(&self, name: &str) -> ObjectRef {
-        ObjectRef::cluster("ExternalPool", name, self.pools.get(name).map_or("", |pool| pool.uid.as_str()))
-    }
-
-    /// Reference to the `ClusterNetwork` for owners and problems.
-    pub fn network_ref(&self) -> ObjectRef {
-        ObjectRef::cluster(
-            "ClusterNetwork",
-            "default",
-            self.network.as_ref().map_or("", |network| network.uid.as_str()),
-        )
-    }
-
     fn detach(&mut self, name: &SliceName) {
         if let Some(old) = self.slices.remove(name) {
             self.index.detach(name, &old.service);
@@ -309,9 +323,9 @@ impl Cluster {
     }
 
     fn unplace(&mut self, name: &PodName) {
-        let Some(node) = self.pods.get(name).and_then(|pod| pod.node.clone()) else {
-            return;
-        };
+        let Some(pod) = self.pods.get(name) else { return };
+        self.policy_index.count(name, pod, false);
+        let Some(node) = pod.node.clone() else { return };
         if let Some(pods) = self.placed.get_mut(&node) {
             pods.remove(name);
             if pods.is_empty() {

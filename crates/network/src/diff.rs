@@ -49,7 +49,7 @@ fn insert(id: &RowId, wanted: &Row, desired: &Northbound, there: impl Fn(&RowId)
         });
         let values = Datum::set(
             members
-                .filter(|member| member.held().is_some_and(|id| there(&id)))
+                .filter(|member| member.held().is_none_or(|id| there(&id)))
                 .map(|member| member.value),
         );
         if !values.is_empty() {

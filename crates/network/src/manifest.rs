@@ -1,6 +1,7 @@
 //! Objects from manifests: Kubernetes JSON to [`Object`], for `netloom plan`, scenarios and tests. Workloads stand for the pods they
 //! would create, and pods nobody bound are spread over the nodes, so that a plan needs no cluster.
 
+mod policies;
 mod services;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,8 @@ const NAMED: &[&str] = &[
     "Deployment",
     "EndpointSlice",
     "ExternalPool",
+    "Namespace",
+    "NetworkPolicy",
     "Node",
     "Pod",
     "ReplicaSet",
@@ -59,6 +62,8 @@ impl Metadata {
 struct PodSpec {
     node_name: Option<String>,
     host_network: bool,
+    containers: Vec<policies::Container>,
+    init_containers: Vec<policies::Container>,
 }
 
 #[derive(Deserialize, Default)]
@@ -125,13 +130,15 @@ pub fn read(manifest: &Value) -> Result<Vec<Object>, String> {
             let (uid, spec) = (metadata.uid, part::<ExternalPoolSpec>(manifest, "spec", &named)?);
             vec![Object::ExternalPool(metadata.name, ExternalPool { uid, spec })]
         }
+        "Namespace" => vec![policies::namespace(metadata)],
+        "NetworkPolicy" => vec![policies::policy(metadata, part(manifest, "spec", &named)?)],
         "Deployment" | "ReplicaSet" | "StatefulSet" => workload(manifest, &metadata, &named)?,
         _ => Vec::new(),
     })
 }
 
 /// Does what a cluster would before the network is asked: binds pods that have no node to the nodes in turn (without any node there
-/// is `node1`) and gives services their cluster address.
+/// is `node1`), gives services their cluster address and makes the namespaces that are only mentioned.
 pub fn place(objects: Vec<Object>) -> Vec<Object> {
     let mut names: Vec<NodeName> = objects
         .iter()
@@ -153,6 +160,7 @@ pub fn place(objects: Vec<Object>) -> Vec<Object> {
         );
     }
     services::number(&mut placed);
+    policies::name_namespaces(&mut placed);
     let mut turn = names.iter().cycle();
     for object in &mut placed {
         if let Object::Pod(_, pod) = object
@@ -210,6 +218,8 @@ fn pod(metadata: Metadata, spec: PodSpec, status: Status) -> Object {
         host_network: spec.host_network,
         finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
         annotations: relevant(metadata.annotations.clone()),
+        labels: metadata.labels.clone(),
+        ports: policies::named_ports(spec.containers, spec.init_containers),
         addresses: status.pod_ips.into_iter().map(|entry| entry.ip).collect(),
     };
     Object::Pod(metadata.namespaced(), pod)

@@ -13,14 +13,15 @@ use uuid::Uuid;
 use crate::key::{KEY, Key, OWNER};
 use crate::problem::ObjectRef;
 use crate::rows::{
-    Acl, HaChassis, HaChassisGroup, LoadBalancer, LoadBalancerGroup, LoadBalancerHealthCheck, LogicalRouter, LogicalRouterPolicy,
-    LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Nat, PortGroup,
+    Acl, AddressSet, HaChassis, HaChassisGroup, LoadBalancer, LoadBalancerGroup, LoadBalancerHealthCheck, LogicalRouter,
+    LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Nat, PortGroup,
 };
 use crate::unit::{EXTERNAL_NETWORK, Fragment};
 
 /// The tables we write, with their columns.
 pub const TABLES: &[(&str, &[Column])] = &[
     (Acl::TABLE, Acl::COLUMNS),
+    (AddressSet::TABLE, AddressSet::COLUMNS),
     (HaChassis::TABLE, HaChassis::COLUMNS),
     (HaChassisGroup::TABLE, HaChassisGroup::COLUMNS),
     (LoadBalancer::TABLE, LoadBalancer::COLUMNS),
@@ -36,8 +37,9 @@ pub const TABLES: &[(&str, &[Column])] = &[
     (PortGroup::TABLE, PortGroup::COLUMNS),
 ];
 
-/// Columns kept as members, and the table whose rows they hold.
+/// Columns kept as members, and the table whose rows they hold; none for columns of plain values.
 const COLLECTIONS: &[(&str, &str, &str)] = &[
+    (AddressSet::TABLE, "addresses", ""),
     (HaChassisGroup::TABLE, "ha_chassis", HaChassis::TABLE),
     (LoadBalancer::TABLE, "health_check", LoadBalancerHealthCheck::TABLE),
     (LoadBalancerGroup::TABLE, "load_balancer", LoadBalancer::TABLE),
@@ -95,7 +97,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// The row it puts into the collection.
+    /// The row it puts into the collection; none for a plain value.
     pub fn held(&self) -> Option<RowId> {
         let is_it = |(table, column, _): &&(&str, &str, &str)| *table == self.row.table && *column == self.column;
         let (_, _, table) = COLLECTIONS.iter().find(is_it)?;
@@ -139,9 +141,9 @@ impl Northbound {
         self.rows.get(id).or_else(|| self.unmarked.get(id))
     }
 
-    /// Whether a member is a row of ours. Others may put rows of theirs into our collections; those are left alone.
+    /// Whether a member is a row of ours or a plain value. Others may put rows of theirs into our collections; those are left alone.
     pub fn owns(&self, member: &Member) -> bool {
-        member.held().is_some_and(|id| self.rows.contains_key(&id))
+        member.held().is_none_or(|id| self.rows.contains_key(&id))
     }
 
     /// All collections.

@@ -4,18 +4,21 @@
 //! [`compile`] of the same cluster, the oracle it is tested against.
 
 mod decide;
+mod policies;
 mod records;
 mod scope;
 mod services;
+mod weave;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub use records::read_records;
 pub use scope::{Part, Scope};
 
 use crate::cluster::{Cluster, NodeName, Object, PodName};
-use crate::northbound::{Member, Northbound, RowId, depth};
+use crate::northbound::{Northbound, RowId, depth};
+use crate::plan::weave::Woven;
 use crate::problem::Problem;
 use crate::service::ServiceName;
 use crate::unit::{Fragment, Unit};
@@ -34,23 +37,6 @@ pub fn compile(cluster: &Cluster) -> (Northbound, Vec<Problem>) {
     }
     problems.sort();
     (northbound, problems)
-}
-
-/// What a unit put into the desired state, to take it out again.
-#[derive(Default)]
-struct Woven {
-    rows: Vec<RowId>,
-    members: Vec<Member>,
-    problems: Vec<Problem>,
-}
-
-impl Woven {
-    fn scope(&self) -> Scope {
-        Scope::Some {
-            rows: self.rows.iter().copied().collect(),
-            members: self.members.iter().cloned().collect(),
-        }
-    }
 }
 
 /// The incremental compiler.
@@ -150,7 +136,10 @@ impl Planner {
             Object::Node(name, _) => self.mark_node(&name.clone()),
             Object::Pod(name, pod) => match self.cluster.pods.get(name) {
                 Some(old) if old == pod => return false,
-                _ => self.mark_pod(name),
+                _ => {
+                    self.mark_numbers(name, Some(pod));
+                    self.mark_pod(name);
+                }
             },
             Object::Service(name, service) if self.cluster.services.get(name) == Some(service) => return false,
             Object::Service(name, _) => {
@@ -165,6 +154,16 @@ impl Planner {
             Object::EndpointSlice(..) => self.mark_slice(&object),
             Object::ExternalPool(name, pool) if self.cluster.pools.get(name) == Some(pool) => return false,
             Object::ExternalPool(..) => self.pools_changed = true,
+            Object::Namespace(name, namespace) if self.cluster.namespaces.get(name) == Some(namespace) => return false,
+            Object::Namespace(name, namespace) => {
+                self.change_namespace(name, Some(namespace.clone()));
+                return true;
+            }
+            Object::NetworkPolicy(name, policy) if self.cluster.policies.get(name) == Some(policy) => return false,
+            Object::NetworkPolicy(name, policy) => {
+                self.change_policy(name, Some(policy.clone()));
+                return true;
+            }
         }
         self.cluster.insert(object);
         true
@@ -176,7 +175,10 @@ impl Planner {
         match object {
             Object::ClusterNetwork(_) => self.mark(Unit::Network),
             Object::Node(name, _) => self.mark_node(name),
-            Object::Pod(name, _) => self.mark_pod(name),
+            Object::Pod(name, _) => {
+                self.mark_numbers(name, None);
+                self.mark_pod(name);
+            }
             Object::Service(name, _) => {
                 self.mark_service(name);
                 self.mark_rivals(name);
@@ -186,6 +188,8 @@ impl Planner {
                 self.mark(Unit::Pool(name.clone()));
                 self.pools_changed = true;
             }
+            Object::Namespace(name, _) => return self.change_namespace(name, None),
+            Object::NetworkPolicy(name, _) => return self.change_policy(name, None),
         }
         self.cluster.remove(object);
     }
@@ -200,9 +204,17 @@ impl Planner {
         self.mark_dependants();
         self.release_services();
         self.decide_services();
-        for unit in std::mem::take(&mut self.dirty) {
-            let fragment = unit.compile(&self.cluster);
-            self.weave(unit, fragment);
+        let compiled: Vec<(Unit, Fragment)> = std::mem::take(&mut self.dirty)
+            .into_iter()
+            .map(|unit| {
+                let fragment = unit.compile(&self.cluster);
+                (unit, fragment)
+            })
+            .collect();
+        // What is given up goes first: an address that one pod had and another has now is the same member of a set.
+        let before: Vec<Woven> = compiled.iter().map(|(unit, fragment)| self.unravel(unit, fragment)).collect();
+        for ((unit, fragment), before) in compiled.into_iter().zip(before) {
+            self.weave(unit, fragment, before);
         }
         std::mem::take(&mut self.scope)
     }
@@ -244,46 +256,5 @@ impl Planner {
         self.mark(Unit::Node(name.to_owned()));
         self.mark(Unit::Gateway(name.to_owned()));
         self.nodes_changed = true;
-    }
-
-    /// Replaces what a unit put in before by its new fragment.
-    fn weave(&mut self, unit: Unit, fragment: Fragment) {
-        let old = self.woven.remove(&unit).unwrap_or_default();
-        let rows: HashSet<&RowId> = fragment.rows.iter().map(|(id, _)| id).collect();
-        for id in old.rows.iter().filter(|id| !rows.contains(id)) {
-            self.desired.remove_row(id);
-            self.scope.add_row(*id);
-        }
-        let members: HashSet<&Member> = fragment.members.iter().collect();
-        for member in old.members.iter().filter(|member| !members.contains(member)) {
-            self.desired.remove_member(member);
-            self.scope.add_member(member.clone());
-        }
-        if old.problems != fragment.problems || matches!(unit, Unit::Network | Unit::Node(_)) {
-            self.revision += 1;
-        }
-        for problem in &old.problems {
-            self.problems.remove(problem);
-        }
-        let new = Woven {
-            rows: fragment.rows.iter().map(|(id, _)| *id).collect(),
-            members: fragment.members.clone(),
-            problems: fragment.problems.clone(),
-        };
-        for (id, row) in fragment.rows {
-            if self.desired.row(&id).is_none_or(|current| **current != row) {
-                self.desired.insert_row(id, Arc::new(row));
-                self.scope.add_row(id);
-            }
-        }
-        let known: HashSet<Member> = old.members.into_iter().collect();
-        for member in fragment.members.into_iter().filter(|member| !known.contains(member)) {
-            self.scope.add_member(member.clone());
-            self.desired.insert_member(member);
-        }
-        self.problems.extend(fragment.problems);
-        if !(new.rows.is_empty() && new.members.is_empty() && new.problems.is_empty()) {
-            self.woven.insert(unit, new);
-        }
     }
 }

@@ -9,6 +9,7 @@ mod gateway;
 mod network;
 mod node;
 mod pod;
+mod policy;
 pub(crate) mod service;
 
 use std::fmt;
@@ -20,6 +21,7 @@ pub use service::announcer_port;
 use crate::cluster::{Cluster, NodeName, PodName};
 use crate::external::pool_problem;
 use crate::northbound::{Member, RowId};
+use crate::policy::{PolicyName, Role, Selection};
 use crate::problem::{ObjectRef, Problem};
 use crate::service::ServiceName;
 
@@ -47,6 +49,10 @@ pub enum Unit {
     Node(NodeName),
     /// A node's gateway router and external switch.
     Gateway(NodeName),
+    /// A set of pods that policies speak of; before policies and pods, which are in it.
+    Selection(Selection, Role),
+    /// What a policy allows.
+    Policy(PolicyName),
     /// A pod's port.
     Pod(PodName),
     /// A pool of external addresses; it has problems only.
@@ -74,6 +80,8 @@ impl Unit {
             .flat_map(|node| [Self::Node(node.clone()), Self::Gateway(node)]);
         std::iter::once(Self::Network)
             .chain(per_node)
+            .chain(cluster.selections().map(|(pods, role)| Self::Selection(pods.clone(), role.clone())))
+            .chain(cluster.policies.keys().cloned().map(Self::Policy))
             .chain(cluster.pods.keys().cloned().map(Self::Pod))
             .chain(cluster.pools.keys().cloned().map(Self::Pool))
             .chain(cluster.services.keys().cloned().map(Self::Service))
@@ -87,6 +95,8 @@ impl Unit {
             Self::Network => network::compile(cluster, &mut fragment),
             Self::Node(name) => node::compile(cluster, name, &mut fragment),
             Self::Gateway(name) => gateway::compile(cluster, name, &mut fragment),
+            Self::Selection(pods, role) => policy::selection::compile(cluster, pods, role, &mut fragment),
+            Self::Policy(name) => policy::compile(cluster, name, &mut fragment),
             Self::Pod(name) => pod::compile(cluster, name, &mut fragment),
             Self::Pool(name) => fragment.problems.extend(pool_problem(cluster, name)),
             Self::Service(name) => service::compile(cluster, name, &mut fragment),
@@ -101,6 +111,8 @@ impl Unit {
         match self {
             Self::Network => cluster.network_ref(),
             Self::Node(name) | Self::Gateway(name) => cluster.node_ref(name),
+            Self::Selection(pods, _) => policy::selection::owner(cluster, pods),
+            Self::Policy(name) => cluster.policy_ref(name),
             Self::Pod(name) => cluster.pod_ref(name),
             Self::Pool(name) => cluster.pool_ref(name),
             Self::Service(name) => cluster.service_ref(name),
@@ -114,6 +126,10 @@ impl fmt::Display for Unit {
             Self::Network => f.write_str("network"),
             Self::Node(name) => write!(f, "node {name}"),
             Self::Gateway(name) => write!(f, "gateway {name}"),
+            Self::Selection(pods, Role::Subject) => write!(f, "isolated pods {pods}"),
+            Self::Selection(pods, Role::Peers) => write!(f, "allowed pods {pods}"),
+            Self::Selection(pods, Role::Port(port, protocol)) => write!(f, "port {port}/{protocol} of pods {pods}"),
+            Self::Policy(name) => write!(f, "policy {name}"),
             Self::Pod(name) => write!(f, "pod {name}"),
             Self::Pool(name) => write!(f, "pool {name}"),
             Self::Service(name) => write!(f, "service {name}"),

@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod database;
+mod policies;
 mod services;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use database::Database;
-use netloom_network::cluster::ClusterNetwork;
+use netloom_network::cluster::{ClusterNetwork, NamedPort};
 use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec, ServicesSpec};
 use netloom_network::{Node, Object, Planner, Pod, PodName, Scope, ServiceName, check, diff, plan};
 use proptest::prelude::*;
@@ -28,6 +29,9 @@ enum Step {
         excluded: bool,
         zone: Option<u8>,
     },
+    /// A namespace or a policy.
+    Policy(Object),
+    PolicyGone(Object),
     /// A service, a slice or a pool.
     Service(Object),
     Gone(Object),
@@ -38,6 +42,8 @@ enum Step {
         generation: u8,
         finished: bool,
         asks: Option<u8>,
+        labels: BTreeMap<String, String>,
+        ports: Vec<NamedPort>,
     },
     PodGone(u8),
     Compile,
@@ -58,8 +64,10 @@ fn step() -> impl Strategy<Value = Step> {
         10 => services::object().prop_map(Step::Service),
         3 => services::object().prop_map(Step::Gone),
         1 => (0..6u8).prop_map(Step::NodeGone),
-        12 => (0..24u8, 0..6u8, 0..2u8, prop::bool::weighted(0.1), prop::option::weighted(0.1, 0..16u8))
-            .prop_map(|(number, node, generation, finished, asks)| Step::Pod { number, node, generation, finished, asks }),
+        12 => (0..24u8, 0..6u8, 0..2u8, prop::bool::weighted(0.1), prop::option::weighted(0.1, 0..16u8), policies::labels(), policies::ports())
+            .prop_map(|(number, node, generation, finished, asks, labels, ports)| Step::Pod { number, node, generation, finished, asks, labels, ports }),
+        8 => policies::object().prop_map(Step::Policy),
+        2 => policies::object().prop_map(Step::PolicyGone),
         5 => (0..24u8).prop_map(Step::PodGone),
         6 => Just(Step::Compile),
     ]
@@ -72,6 +80,7 @@ struct World {
     nodes: BTreeMap<String, Node>,
     pods: BTreeMap<PodName, Pod>,
     services: services::Objects,
+    policies: policies::Objects,
 }
 
 impl World {
@@ -95,6 +104,14 @@ impl World {
                 };
                 self.network = Some(network.clone());
                 planner.apply(Object::ClusterNetwork(network));
+            }
+            Step::Policy(object) => {
+                self.policies.insert(object.clone());
+                planner.apply(object.clone());
+            }
+            Step::PolicyGone(object) => {
+                self.policies.remove(object);
+                planner.remove(object);
             }
             Step::Service(object) => {
                 self.services.insert(object.clone());
@@ -136,6 +153,8 @@ impl World {
                 generation,
                 finished,
                 asks,
+                labels,
+                ports,
             } => {
                 let asked = asks.map(|host| ("netloom.io/addresses".to_owned(), format!("10.244.0.{host}")));
                 let pod = Pod {
@@ -143,6 +162,8 @@ impl World {
                     node: Some(format!("node{node}")),
                     finished: *finished,
                     annotations: asked.into_iter().collect(),
+                    labels: labels.clone(),
+                    ports: ports.clone(),
                     ..Pod::default()
                 };
                 self.pods.insert(name(*number), pod.clone());
@@ -160,13 +181,14 @@ impl World {
         let network = self.network.clone().map(Object::ClusterNetwork);
         let nodes = self.nodes.clone().into_iter().map(|(name, node)| Object::Node(name, node));
         let pods = self.pods.clone().into_iter().map(|(name, pod)| Object::Pod(name, pod));
-        network.into_iter().chain(nodes).chain(pods).chain(self.services.all()).collect()
+        let others = self.services.all().chain(self.policies.all());
+        network.into_iter().chain(nodes).chain(pods).chain(others).collect()
     }
 }
 
 fn name(number: u8) -> PodName {
     PodName {
-        namespace: "default".to_owned(),
+        namespace: policies::NAMESPACES[usize::from(number < 8)].to_owned(),
         name: format!("pod{number}"),
     }
 }
@@ -230,6 +252,7 @@ proptest! {
             prop_assert_eq!(planner.problems().iter().cloned().collect::<Vec<_>>(), problems);
             prop_assert_eq!(check::check(&full), vec![]);
             assert_addresses_are_sound(&planner)?;
+            prop_assert_eq!(policies::wrong_sets(&planner), Vec::<String>::new());
 
             let observed = database.observed();
             let transaction = diff(&observed, planner.desired(), &scope);

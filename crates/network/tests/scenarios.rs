@@ -1,5 +1,6 @@
 //! Scenarios: `cluster.yaml` in, the Northbound and every problem out, compared with the reviewed text beside it. Of scenarios about
-//! services (`service-*`) only what belongs to services is shown; the rest is that of any other cluster.
+//! services (`service-*`) only what belongs to services is shown, of those about policies (`policy-*`) only what belongs to policies; the
+//! rest is that of any other cluster.
 //! `UPDATE_SCENARIOS=1 cargo test -p netloom-network --test scenarios` writes the texts anew; read the difference before you commit it.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -15,8 +16,11 @@ fn every_scenario_compiles_to_its_reviewed_text() {
     assert!(!folders.is_empty(), "no scenario in {}", root.display());
     for folder in folders {
         let mut shown = compile(&std::fs::read_to_string(folder.join("cluster.yaml")).unwrap());
-        if folder.file_name().unwrap().to_str().unwrap().starts_with("service-") {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        if name.starts_with("service-") {
             shown = of_services(&shown);
+        } else if name.starts_with("policy-") {
+            shown = of_policies(&shown);
         }
         let expected = folder.join("northbound.txt");
         if std::env::var_os("UPDATE_SCENARIOS").is_some() {
@@ -42,7 +46,7 @@ fn compile(yaml: &str) -> String {
 
 /// Rows made for services, and of other rows the collections that hold some of them.
 fn of_services(text: &str) -> String {
-    let holds = |line: &str| line.starts_with("  load_balancer: ") || line.starts_with("  acls: ");
+    let holds = |line: &str| line.starts_with("  load_balancer: ") || line.starts_with("  acls: source-ranges/");
     let block = |block: &str| match block.split_once('\n') {
         _ if block.starts_with("problem") || block.contains("netloom.io/owner=Service/") => Some(block.to_owned()),
         Some((title, lines)) => {
@@ -52,5 +56,13 @@ fn of_services(text: &str) -> String {
         None => None,
     };
     let blocks: Vec<String> = text.trim_end().split("\n\n").filter_map(block).collect();
+    format!("{}\n", blocks.join("\n\n"))
+}
+
+/// Sets and ACLs.
+fn of_policies(text: &str) -> String {
+    let tables = ["ACL ", "Address_Set ", "Port_Group isolated", "Port_Group subject", "problem "];
+    let shown = |block: &&str| tables.iter().any(|table| block.starts_with(table));
+    let blocks: Vec<&str> = text.trim_end().split("\n\n").filter(shown).collect();
     format!("{}\n", blocks.join("\n\n"))
 }

@@ -197,6 +197,9 @@ pub fn ingress(new: &Value, _old: Option<&Value>) -> Vec<Cause> {
 /// NetworkPolicy.
 pub fn network_policy(new: &Value, _old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
+    for (index, kind) in json::list(new, "/spec/policyTypes").iter().enumerate() {
+        causes.extend(one_of(format!("spec.policyTypes[{index}]"), kind, &["Egress", "Ingress"]));
+    }
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
         for (rule_index, rule) in json::list(new, &format!("/spec/{direction}")).iter().enumerate() {
             let rule_path = format!("spec.{direction}[{rule_index}]");
@@ -205,6 +208,8 @@ pub fn network_policy(new: &Value, _old: Option<&Value>) -> Vec<Cause> {
             }
             for (index, port) in json::list(rule, "/ports").iter().enumerate() {
                 let path = format!("{rule_path}.ports[{index}]");
+                let protocol = json::at(port, "/protocol");
+                causes.extend(one_of(format!("{path}.protocol"), protocol, &["SCTP", "TCP", "UDP"]));
                 let number = json::at(port, "/port");
                 if number.is_number() {
                     causes.extend(port_number(format!("{path}.port"), number));
@@ -241,6 +246,15 @@ fn policy_peer(path: &str, peer: &Value) -> Vec<Cause> {
                     value,
                     "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
                 ));
+            }
+        }
+        let net = |value: &Value| value.as_str().and_then(|text| text.parse::<ipnet::IpNet>().ok());
+        for (index, except) in json::list(block, "/except").iter().enumerate() {
+            if let (Some(whole), Some(part)) = (net(cidr), net(except))
+                && (!whole.contains(&part) || whole.prefix_len() == part.prefix_len())
+            {
+                let field = format!("{path}.ipBlock.except[{index}]");
+                causes.push(Cause::invalid(field, except, "must be a strict subset of `cidr`"));
             }
         }
     }

@@ -35,6 +35,20 @@ fn is_own(kind: &str) -> bool {
     matches!(kind, "ClusterNetwork" | "ExternalPool")
 }
 
+/// Whether objects of a kind have conditions. Policies have no status, and that of namespaces belongs to others: they get Events alone.
+pub fn has_conditions(kind: &str) -> bool {
+    !matches!(kind, "NetworkPolicy" | "Namespace")
+}
+
+/// Where a kind is served.
+fn api_version(kind: &str) -> &'static str {
+    match kind {
+        "NetworkPolicy" => "networking.k8s.io/v1",
+        _ if is_own(kind) => "netloom.io/v1alpha1",
+        _ => "v1",
+    }
+}
+
 /// Our condition of a kind.
 pub fn condition_type(kind: &str) -> &'static str {
     if is_own(kind) { READY } else { CONDITION }
@@ -104,7 +118,7 @@ pub async fn event(client: &kube::Client, object: &ObjectRef, kind: &str, reason
             ..Default::default()
         },
         involved_object: ObjectReference {
-            api_version: Some(if is_own(object.kind) { "netloom.io/v1alpha1" } else { "v1" }.to_owned()),
+            api_version: Some(api_version(object.kind).to_owned()),
             kind: Some(object.kind.to_owned()),
             namespace: (!object.namespace.is_empty()).then(|| object.namespace.clone()),
             name: Some(object.name.clone()),

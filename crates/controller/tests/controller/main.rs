@@ -7,6 +7,7 @@ mod external;
 mod hands;
 mod outages;
 mod pods;
+mod policies;
 mod problems;
 mod refusals;
 mod services;

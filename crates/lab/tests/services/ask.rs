@@ -1,4 +1,5 @@
 //! Questions to a service and their answers, by the lab's own client: many connections in one process, one line each.
+#![allow(dead_code)] // not every test asks in every way
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -121,6 +122,11 @@ impl Ask {
     /// Again and again until it is refused.
     pub fn until_refused(self) -> Self {
         self.until_line(r#"[[ $line == *'"outcome":"refused"'* ]]"#)
+    }
+
+    /// Again and again until there is no answer.
+    pub fn until_lost(self) -> Self {
+        self.until_line(r#"[[ $line != *'"outcome":"ok"'* ]]"#)
     }
 
     /// Again and again until a file exists.

@@ -16,6 +16,7 @@ use crate::rows::{
 };
 use crate::settings::{ServiceMode, Settings, is_ipv4, nth_host};
 use crate::unit::network::{edge, router};
+use crate::unit::policy::isolation;
 use crate::unit::{CLUSTER_ROUTER, Fragment, SERVICES_GROUP, join};
 
 /// Above the routes, below nothing of ours.
@@ -67,6 +68,7 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
     it.compile_port("management", &management_port(name), &management, facts, fragment)
         .add_to::<PortGroup>(fragment, &edge(), "ports");
     it.compile_service_port(fragment);
+    isolation::compile(cluster, name, &it.subnets, fragment);
 
     for address in cluster.nodes.get(name).into_iter().flat_map(|node| &node.addresses) {
         let Some(via) = management.iter().find(|ip| ip.addr().is_ipv4() == address.is_ipv4()) else {

@@ -1,4 +1,5 @@
-//! A pod's port: named `namespace/pod`, on its node's switch, with its recorded addresses and no others.
+//! A pod's port: named `namespace/pod`, on its node's switch, with its recorded addresses and no others, and in the
+//! sets of policies it belongs to.
 
 use ipnet::IpNet;
 
@@ -9,6 +10,7 @@ use crate::northbound::{ids, put};
 use crate::rows::{LogicalSwitch, LogicalSwitchPort};
 use crate::settings::nth_host;
 use crate::unit::node::switch;
+use crate::unit::policy::selection;
 use crate::unit::{Fragment, join};
 
 /// Key of a pod's first port.
@@ -50,5 +52,8 @@ pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment
         external_ids,
         ..Default::default()
     };
-    put(fragment, &key, row).add_to::<LogicalSwitch>(fragment, &switch(node), "ports");
+    let placed = put(fragment, &key, row);
+    placed.add_to::<LogicalSwitch>(fragment, &switch(node), "ports");
+    // In the same transaction as the port: there is no moment in which it is not isolated.
+    selection::join(cluster, name, pod, placed, fragment);
 }

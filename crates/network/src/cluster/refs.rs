@@ -1,0 +1,54 @@
+//! References to the objects of a cluster, as rows name their owners and problems their causes.
+
+use crate::cluster::{Cluster, PodName};
+use crate::policy::PolicyName;
+use crate::problem::ObjectRef;
+use crate::service::ServiceName;
+
+impl Cluster {
+    /// Reference to a pod for owners and problems.
+    pub fn pod_ref(&self, name: &PodName) -> ObjectRef {
+        let uid = self.pods.get(name).map_or("", |pod| pod.uid.as_str());
+        ObjectRef::namespaced("Pod", &name.namespace, &name.name, uid)
+    }
+
+    /// Reference to a node for owners and problems.
+    pub fn node_ref(&self, name: &str) -> ObjectRef {
+        ObjectRef::cluster("Node", name, self.nodes.get(name).map_or("", |node| node.uid.as_str()))
+    }
+
+    /// Reference to a service for owners and problems.
+    pub fn service_ref(&self, name: &ServiceName) -> ObjectRef {
+        let uid = self.services.get(name).map_or("", |service| service.uid.as_str());
+        ObjectRef::namespaced("Service", &name.namespace, &name.name, uid)
+    }
+
+    /// Reference to a namespace for owners.
+    pub fn namespace_ref(&self, name: &str) -> ObjectRef {
+        ObjectRef::cluster(
+            "Namespace",
+            name,
+            self.namespaces.get(name).map_or("", |namespace| namespace.uid.as_str()),
+        )
+    }
+
+    /// Reference to a policy for owners and problems.
+    pub fn policy_ref(&self, name: &PolicyName) -> ObjectRef {
+        let uid = self.policies.get(name).map_or("", |policy| policy.uid.as_str());
+        ObjectRef::namespaced("NetworkPolicy", &name.namespace, &name.name, uid)
+    }
+
+    /// Reference to a pool for problems.
+    pub fn pool_ref(&self, name: &str) -> ObjectRef {
+        ObjectRef::cluster("ExternalPool", name, self.pools.get(name).map_or("", |pool| pool.uid.as_str()))
+    }
+
+    /// Reference to the `ClusterNetwork` for owners and problems.
+    pub fn network_ref(&self) -> ObjectRef {
+        ObjectRef::cluster(
+            "ClusterNetwork",
+            "default",
+            self.network.as_ref().map_or("", |network| network.uid.as_str()),
+        )
+    }
+}

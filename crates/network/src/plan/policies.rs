@@ -1,0 +1,76 @@
+//! What a change means for policies. Pods carry their own membership in sets, so a pod is looked at again when a selection it is in
+//! is used for something new or no longer, and when its namespace enters or leaves one; nothing else is.
+
+use std::collections::BTreeSet;
+
+use crate::cluster::{Pod, PodName};
+use crate::plan::Planner;
+use crate::policy::{Namespace, NetworkPolicy, PolicyName, Role, Selection};
+use crate::unit::Unit;
+
+impl Planner {
+    /// Adds, replaces or takes away a policy.
+    pub(super) fn change_policy(&mut self, name: &PolicyName, policy: Option<NetworkPolicy>) {
+        let before = self.uses(name);
+        self.cluster.set_policy(name, policy);
+        let after = self.uses(name);
+        self.mark(Unit::Policy(name.clone()));
+        for (selection, role) in before.union(&after) {
+            self.mark(Unit::Selection(selection.clone(), role.clone()));
+        }
+        for (selection, role) in before.symmetric_difference(&after) {
+            let others = self.cluster.users(selection, role).any(|user| user != name);
+            if !others {
+                self.dirty.extend(self.cluster.pods_in(selection).cloned().map(Unit::Pod));
+            }
+        }
+    }
+
+    /// Adds, replaces or takes away a namespace.
+    pub(super) fn change_namespace(&mut self, name: &str, namespace: Option<Namespace>) {
+        let before = self.cluster.namespaces.get(name).map(|namespace| namespace.labels.clone());
+        let after = namespace.as_ref().map(|namespace| &namespace.labels);
+        let mut crossed: Vec<&Selection> = Vec::new();
+        for (selection, _) in self.cluster.selections() {
+            let differs = selection.reaches(name, before.as_ref()) != selection.reaches(name, after);
+            if differs && crossed.last() != Some(&selection) {
+                crossed.push(selection);
+            }
+        }
+        if !crossed.is_empty() {
+            let concerned = |pod: &Pod| crossed.iter().any(|selection| selection.pods.matches(&pod.labels));
+            let pods = self.cluster.pods_of(name).filter(|(_, pod)| concerned(pod));
+            self.dirty.extend(pods.map(|(name, _)| Unit::Pod(name.clone())));
+        }
+        match namespace {
+            Some(namespace) => drop(self.cluster.namespaces.insert(name.to_owned(), namespace)),
+            None => drop(self.cluster.namespaces.remove(name)),
+        }
+    }
+
+    /// Marks what depends on the numbers of named ports, before a pod is changed: a number nobody had yet, or will have no more.
+    pub(super) fn mark_numbers(&mut self, name: &PodName, pod: Option<&Pod>) {
+        let before = self.cluster.pods.get(name).map(Pod::offers).unwrap_or_default();
+        let after = pod.map(Pod::offers).unwrap_or_default();
+        for (port, number) in before.symmetric_difference(&after) {
+            let others = self.cluster.offering(&name.namespace, port, *number) - usize::from(before.contains(&(port.clone(), *number)));
+            if others > 0 {
+                continue;
+            }
+            let role = Role::Port(port.0.clone(), port.1);
+            let selections: Vec<Selection> = self.cluster.naming(port, &name.namespace).cloned().collect();
+            for selection in selections {
+                let users = self.cluster.users(&selection, &role).cloned().map(Unit::Policy);
+                self.dirty.extend(users);
+                self.mark(Unit::Selection(selection, role.clone()));
+            }
+        }
+    }
+
+    fn uses(&self, name: &PolicyName) -> BTreeSet<(Selection, Role)> {
+        self.cluster
+            .policy(name)
+            .map(|policy| policy.uses().into_iter().collect())
+            .unwrap_or_default()
+    }
+}

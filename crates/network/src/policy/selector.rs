@@ -1,0 +1,203 @@
+//! Selectors of labels in one form each, so that equal ones are one selection however they were written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::policy::{Expression, LabelSelector, NAMESPACE_NAME};
+
+/// Labels of a pod or of a namespace.
+type Labels = BTreeMap<String, String>;
+
+/// What a label has to be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Requirement {
+    key: String,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Test {
+    In(BTreeSet<String>),
+    NotIn(BTreeSet<String>),
+    Exists,
+    Missing,
+}
+
+/// A selector: all of its requirements must be met. Without any it selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Selector(BTreeSet<Requirement>);
+
+/// Where pods are selected.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Namespaces {
+    /// In this namespace.
+    Named(String),
+    /// In namespaces with these labels.
+    Labelled(Selector),
+}
+
+/// Pods, by their labels and those of their namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Selection {
+    /// Where.
+    pub namespaces: Namespaces,
+    /// Which.
+    pub pods: Selector,
+}
+
+/// What all pods of a selection have in common: their namespace, a label. Selections are found by it.
+pub(crate) type Anchor = (Option<String>, Option<(String, String)>);
+
+impl Selector {
+    /// Reads a selector. What cannot be read is left out, which selects more, and told.
+    pub fn read(spec: &LabelSelector) -> (Self, Vec<String>) {
+        let mut complaints = Vec::new();
+        let mut requirements: BTreeSet<Requirement> = BTreeSet::new();
+        for (key, value) in &spec.match_labels {
+            let test = Test::In([value.clone()].into());
+            requirements.insert(Requirement { key: key.clone(), test });
+        }
+        for expression in &spec.match_expressions {
+            match read_expression(expression) {
+                Ok(requirement) => drop(requirements.insert(requirement)),
+                Err(why) => complaints.push(why),
+            }
+        }
+        (Self(requirements), complaints)
+    }
+
+    /// Whether labels meet it.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|requirement| requirement.is_met(labels))
+    }
+
+    /// A label and its value without which nothing is selected.
+    fn label(&self) -> Option<(&str, &str)> {
+        self.0.iter().find_map(Requirement::only)
+    }
+}
+
+impl Requirement {
+    fn is_met(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        match &self.test {
+            Test::In(values) => value.is_some_and(|value| values.contains(value)),
+            Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Test::Exists => value.is_some(),
+            Test::Missing => value.is_none(),
+        }
+    }
+
+    /// The label and the one value it may have.
+    fn only(&self) -> Option<(&str, &str)> {
+        match &self.test {
+            Test::In(values) if values.len() == 1 => Some((&self.key, values.first()?)),
+            _ => None,
+        }
+    }
+}
+
+impl Selection {
+    /// Every pod of the cluster.
+    pub fn everyone() -> Self {
+        Self {
+            namespaces: Namespaces::Labelled(Selector::default()),
+            pods: Selector::default(),
+        }
+    }
+
+    /// Whether pods of a namespace can be in it. Of a namespace nobody told about the labels are not known, so it has none that count.
+    pub fn reaches(&self, namespace: &str, labels: Option<&Labels>) -> bool {
+        match &self.namespaces {
+            Namespaces::Named(name) => name == namespace,
+            Namespaces::Labelled(selector) => labels.is_some_and(|labels| selector.matches(labels)),
+        }
+    }
+
+    pub(crate) fn anchor(&self) -> Anchor {
+        let namespace = match &self.namespaces {
+            Namespaces::Named(name) => Some(name.clone()),
+            Namespaces::Labelled(selector) => {
+                let named = selector
+                    .0
+                    .iter()
+                    .filter_map(Requirement::only)
+                    .find(|(key, _)| *key == NAMESPACE_NAME);
+                named.map(|(_, name)| name.to_owned())
+            }
+        };
+        (namespace, self.pods.label().map(|(key, value)| (key.to_owned(), value.to_owned())))
+    }
+
+    /// The anchors of the selections a pod can be in.
+    pub(crate) fn anchors(namespace: &str, labels: &Labels) -> Vec<Anchor> {
+        let labels = labels.iter().map(|(key, value)| Some((key.clone(), value.clone())));
+        let labels = labels.chain([None]);
+        labels
+            .flat_map(|label| [(Some(namespace.to_owned()), label.clone()), (None, label)])
+            .collect()
+    }
+}
+
+fn read_expression(expression: &Expression) -> Result<Requirement, String> {
+    let Expression { key, operator, values } = expression;
+    let set: BTreeSet<String> = values.iter().cloned().collect();
+    let test = match operator.as_str() {
+        "In" | "NotIn" if set.is_empty() => {
+            return Err(format!(
+                "matchExpressions: {operator} of \"{key}\" has no values; write some, or use Exists or DoesNotExist"
+            ));
+        }
+        "In" => Test::In(set),
+        "NotIn" => Test::NotIn(set),
+        "Exists" | "DoesNotExist" if !set.is_empty() => {
+            return Err(format!("matchExpressions: {operator} of \"{key}\" takes no values; remove them"));
+        }
+        "Exists" => Test::Exists,
+        "DoesNotExist" => Test::Missing,
+        other => {
+            return Err(format!(
+                "matchExpressions: \"{other}\" is no operator; use In, NotIn, Exists or DoesNotExist"
+            ));
+        }
+    };
+    if key.is_empty() {
+        return Err(format!("matchExpressions: {operator} has no key; write the label it is about"));
+    }
+    Ok(Requirement { key: key.clone(), test })
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        let list = |values: &BTreeSet<String>| values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+        match &self.test {
+            Test::In(values) => match self.only() {
+                Some((_, value)) => write!(f, "{key}={value}"),
+                None => write!(f, "{key} in ({})", list(values)),
+            },
+            Test::NotIn(values) => write!(f, "{key} notin ({})", list(values)),
+            Test::Exists => f.write_str(key),
+            Test::Missing => write!(f, "!{key}"),
+        }
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("*");
+        }
+        let texts: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&texts.join(","))
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespaces {
+            Namespaces::Named(name) => write!(f, "{name}/{}", self.pods),
+            Namespaces::Labelled(selector) => write!(f, "({selector})/{}", self.pods),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A policy: what it allows, as ACLs on the port group of the pods it isolates. The denial they are exceptions from belongs to the
+//! group ([`selection`]), so that nothing about a policy's rules can open it.
+
+mod clause;
+pub(super) mod isolation;
+pub(super) mod selection;
+
+use std::collections::BTreeMap;
+
+use crate::cluster::Cluster;
+use crate::key::Key;
+use crate::northbound::{ids, put};
+use crate::policy::{Direction, Peer, Policy, PolicyName, Port, Rule, Selection, Which};
+use crate::problem::Problem;
+use crate::rows::{Acl, PortGroup};
+use crate::service::Protocol;
+use crate::unit::Fragment;
+use crate::unit::policy::clause::{Addresses, Side};
+use crate::unit::policy::selection::{port_group, set_name};
+
+/// What no policy allows to an isolated pod.
+const DENY: i64 = 1000;
+/// What a policy allows.
+const ALLOW: i64 = 1001;
+
+impl Direction {
+    /// As OVN calls it.
+    fn acl(self) -> &'static str {
+        match self {
+            Self::Ingress => "to-lport",
+            Self::Egress => "from-lport",
+        }
+    }
+
+    /// Packets of a port group's pods.
+    fn of_group(self, name: &str) -> String {
+        match self {
+            Self::Ingress => format!("outport == @{name}"),
+            Self::Egress => format!("inport == @{name}"),
+        }
+    }
+
+    /// Whose packets are judged after services were translated, so that the backend counts.
+    fn options(self) -> BTreeMap<String, String> {
+        match self {
+            Self::Ingress => BTreeMap::new(),
+            Self::Egress => [("apply-after-lb".to_owned(), "true".to_owned())].into(),
+        }
+    }
+
+    /// The other end's address.
+    fn peer_side(self) -> Side {
+        match self {
+            Self::Ingress => Side::Source,
+            Self::Egress => Side::Destination,
+        }
+    }
+}
+
+/// An ACL on a port group. Whatever is allowed is allowed with its replies.
+fn acl(direction: Direction, priority: i64, action: &str, condition: String) -> Acl {
+    Acl {
+        action: action.to_owned(),
+        direction: direction.acl().to_owned(),
+        priority,
+        match_: condition,
+        options: direction.options(),
+        ..Default::default()
+    }
+}
+
+pub(super) fn compile(cluster: &Cluster, name: &PolicyName, fragment: &mut Fragment) {
+    let Some(policy) = cluster.policy(name) else { return };
+    let complaints = policy.complaints.iter();
+    fragment
+        .problems
+        .extend(complaints.map(|why| Problem::new(cluster.policy_ref(name), "InvalidPolicy", why.as_str())));
+    for (direction, rules) in &policy.rules {
+        for rule in rules {
+            let exceptions = Exceptions {
+                cluster,
+                policy,
+                rule,
+                direction: *direction,
+            };
+            for (part, condition) in exceptions.conditions() {
+                let key = Key::new(format!("policy/{name}/{}/{}{part}", direction.as_str(), rule.number));
+                let row = Acl {
+                    external_ids: ids(&key, &cluster.policy_ref(name)),
+                    ..acl(*direction, ALLOW, "allow-related", condition)
+                };
+                put(fragment, &key, row).add_to::<PortGroup>(fragment, &port_group(&policy.subject), "acls");
+            }
+        }
+    }
+}
+
+/// What one rule allows.
+struct Exceptions<'a> {
+    cluster: &'a Cluster,
+    policy: &'a Policy,
+    rule: &'a Rule,
+    direction: Direction,
+}
+
+impl Exceptions<'_> {
+    /// Matches by the part of the rule they stand for: one for all ports with numbers, and one for each number a named port has.
+    fn conditions(&self) -> Vec<(String, String)> {
+        let mut conditions = Vec::new();
+        let numbered: Option<Vec<&Port>> = self.rule.ports.as_ref().map(|ports| {
+            let numbered = |port: &&Port| !matches!(port.which, Which::Named(_));
+            ports.iter().filter(numbered).collect()
+        });
+        if numbered.as_ref().is_none_or(|ports| !ports.is_empty()) {
+            let ports = numbered.map(|ports| clause::ports(&ports));
+            conditions.extend(self.condition(self.peers(), ports).map(|condition| (String::new(), condition)));
+        }
+        for (name, protocol) in self.rule.named() {
+            for (number, of, peers) in self.numbers(name, protocol) {
+                let part = format!("/{name}/{protocol}/{number}{of}");
+                let ports = format!("{protocol}.dst == {number}");
+                conditions.extend(self.condition(peers, Some(ports)).map(|condition| (part, condition)));
+            }
+        }
+        conditions.sort();
+        conditions.dedup();
+        conditions
+    }
+
+    /// None if nobody is allowed.
+    fn condition(&self, addresses: Vec<Option<Addresses>>, ports: Option<String>) -> Option<String> {
+        let mut parts = vec![self.direction.of_group(&set_name::<PortGroup>(&port_group(&self.policy.subject)))];
+        for addresses in addresses.into_iter().flatten() {
+            parts.push(addresses.to_clause()?);
+        }
+        parts.extend(ports);
+        if parts.len() == 1 {
+            parts.push("ip".to_owned());
+        }
+        Some(parts.join(" && "))
+    }
+
+    /// The other end, whatever its port.
+    fn peers(&self) -> Vec<Option<Addresses>> {
+        let addresses = self.rule.peers.as_ref().map(|peers| {
+            let mut addresses = Addresses::new(self.direction.peer_side());
+            for peer in peers {
+                match peer {
+                    Peer::Pods(selection) => addresses.add_sets(|family| selection::peers(selection, family)),
+                    Peer::Addresses(ranges) => ranges.iter().for_each(|range| addresses.add_range(*range)),
+                }
+            }
+            addresses
+        });
+        vec![addresses]
+    }
+
+    /// Each number a named port has, and whose number it is. Pods among addresses are apart: they must be both.
+    fn numbers(&self, name: &str, protocol: Protocol) -> Vec<(u16, &'static str, Vec<Option<Addresses>>)> {
+        let of = |pods: &Selection| self.cluster.numbers(pods, name, protocol);
+        let with_number = |addresses: &mut Addresses, pods: &Selection, number| {
+            addresses.add_sets(|family| selection::named_port(pods, name, protocol, number, family));
+        };
+        let destinations = |pods: &Selection, number| {
+            let mut addresses = Addresses::new(Side::Destination);
+            with_number(&mut addresses, pods, number);
+            Some(addresses)
+        };
+        let everyone = Selection::everyone();
+        match (self.direction, &self.rule.peers) {
+            (Direction::Ingress, _) => {
+                let subject = &self.policy.subject;
+                let entry = |number| (number, "", [self.peers(), vec![destinations(subject, number)]].concat());
+                of(subject).into_iter().map(entry).collect()
+            }
+            (Direction::Egress, None) => {
+                let entry = |number| (number, "", vec![destinations(&everyone, number)]);
+                of(&everyone).into_iter().map(entry).collect()
+            }
+            (Direction::Egress, Some(peers)) => {
+                let mut numbers: BTreeMap<u16, Addresses> = BTreeMap::new();
+                let mut ranges = Addresses::new(Side::Destination);
+                for peer in peers {
+                    match peer {
+                        Peer::Addresses(nets) => nets.iter().for_each(|net| ranges.add_range(*net)),
+                        Peer::Pods(selection) => {
+                            for number in of(selection) {
+                                let addresses = numbers.entry(number).or_insert_with(|| Addresses::new(Side::Destination));
+                                with_number(addresses, selection, number);
+                            }
+                        }
+                    }
+                }
+                let pods = numbers.into_iter().map(|(number, addresses)| (number, "", vec![Some(addresses)]));
+                let nobody = ranges.to_clause().is_none();
+                let among = of(&everyone).into_iter().filter(|_| !nobody);
+                let among = among.map(|number| (number, "/addresses", vec![Some(ranges.clone()), destinations(&everyone, number)]));
+                pods.chain(among).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Parts of matches: addresses of both families, ports of several protocols.
+
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+
+use crate::policy::{Port, Which};
+use crate::service::{Family, Protocol};
+
+/// Which address of a packet.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    Source,
+    Destination,
+}
+
+impl Side {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Source => "src",
+            Self::Destination => "dst",
+        }
+    }
+}
+
+/// Addresses and sets of addresses, by family.
+#[derive(Clone)]
+pub(super) struct Addresses {
+    side: Side,
+    v4: BTreeSet<String>,
+    v6: BTreeSet<String>,
+    all_v4: bool,
+    all_v6: bool,
+}
+
+impl Addresses {
+    pub(super) fn new(side: Side) -> Self {
+        Self {
+            side,
+            v4: BTreeSet::new(),
+            v6: BTreeSet::new(),
+            all_v4: false,
+            all_v6: false,
+        }
+    }
+
+    /// A set of each family, by its name.
+    pub(super) fn add_sets(&mut self, name: impl Fn(Family) -> String) {
+        self.v4.insert(format!("${}", name(Family::Ipv4)));
+        self.v6.insert(format!("${}", name(Family::Ipv6)));
+    }
+
+    pub(super) fn add_range(&mut self, range: IpNet) {
+        let (values, all) = match Family::of(range.addr()) {
+            Family::Ipv4 => (&mut self.v4, &mut self.all_v4),
+            Family::Ipv6 => (&mut self.v6, &mut self.all_v6),
+        };
+        let one = range.prefix_len() == range.max_prefix_len();
+        values.insert(if one { range.addr().to_string() } else { range.to_string() });
+        *all |= range.prefix_len() == 0;
+    }
+
+    /// None if there are none.
+    pub(super) fn to_clause(&self) -> Option<String> {
+        let family = |ip: &str, all: bool, values: &BTreeSet<String>| {
+            let list: Vec<&str> = values.iter().map(String::as_str).collect();
+            match list.as_slice() {
+                [] => None,
+                _ if all => Some(ip.to_owned()),
+                [one] => Some(format!("{ip}.{} == {one}", self.side.as_str())),
+                _ => Some(format!("{ip}.{} == {{{}}}", self.side.as_str(), list.join(", "))),
+            }
+        };
+        let families = [family("ip4", self.all_v4, &self.v4), family("ip6", self.all_v6, &self.v6)];
+        let families: Vec<String> = families.into_iter().flatten().collect();
+        any_of(families)
+    }
+}
+
+/// Ports with numbers.
+pub(super) fn ports(ports: &[&Port]) -> String {
+    let protocol = |protocol: Protocol| {
+        let of_it = || ports.iter().filter(move |port| port.protocol == protocol);
+        if of_it().any(|port| port.which == Which::All) {
+            return vec![protocol.to_string()];
+        }
+        let ranges: BTreeSet<(u16, u16)> = of_it()
+            .filter_map(|port| {
+                if let Which::Range(first, last) = port.which {
+                    Some((first, last))
+                } else {
+                    None
+                }
+            })
+            .collect();
+        let clause = |(first, last): (u16, u16)| {
+            if first == last {
+                format!("{protocol}.dst == {first}")
+            } else {
+                format!("({protocol}.dst >= {first} && {protocol}.dst <= {last})")
+            }
+        };
+        ranges.into_iter().map(clause).collect()
+    };
+    let clauses = Protocol::ALL.into_iter().flat_map(protocol).collect();
+    any_of(clauses).unwrap_or_default()
+}
+
+fn any_of(mut clauses: Vec<String>) -> Option<String> {
+    match clauses.len() {
+        0 => None,
+        1 => clauses.pop(),
+        _ => Some(format!("({})", clauses.join(" || "))),
+    }
+}

@@ -1,0 +1,158 @@
+//! The sets policies speak of, one for each selection however many policies use it: a port group of the pods to isolate, with the
+//! denial; address sets of the pods to allow; and address sets of pods by the number they give to a port's name. Pods put themselves in.
+
+use netloom_ovsdb::{Atom, Table};
+
+use crate::cluster::{Cluster, Pod, PodName};
+use crate::key::Key;
+use crate::northbound::{Member, Placed, RowId, ids, put};
+use crate::policy::{Direction, Namespaces, Role, Selection};
+use crate::problem::ObjectRef;
+use crate::rows::{Acl, AddressSet, PortGroup};
+use crate::service::{Family, Protocol};
+use crate::unit::Fragment;
+use crate::unit::policy::isolation::isolated;
+use crate::unit::policy::{DENY, acl};
+
+const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+
+/// Key of the port group of the pods that policies isolate.
+pub(super) fn port_group(pods: &Selection) -> Key {
+    Key::new(format!("subject/{pods}"))
+}
+
+fn address_set(pods: &Selection, family: Family) -> Key {
+    Key::new(format!("peers/{pods}/{}", number(family)))
+}
+
+fn named_set(pods: &Selection, port: &str, protocol: Protocol, port_number: u16, family: Family) -> Key {
+    Key::new(format!("named-port/{port}/{protocol}/{port_number}/{pods}/{}", number(family)))
+}
+
+/// Name of the set of a selection's addresses.
+pub(super) fn peers(pods: &Selection, family: Family) -> String {
+    set_name::<AddressSet>(&address_set(pods, family))
+}
+
+/// Name of the set of the addresses whose pods give this number to a port's name.
+pub(super) fn named_port(pods: &Selection, port: &str, protocol: Protocol, number: u16, family: Family) -> String {
+    set_name::<AddressSet>(&named_set(pods, port, protocol, number, family))
+}
+
+/// A selector is no name OVN can read in a match, so the name follows from the key as the UUID does.
+pub(super) fn set_name<T: Table>(key: &Key) -> String {
+    let kind = if T::TABLE == PortGroup::TABLE { "subject" } else { "peers" };
+    let digest: String = key.uuid(T::TABLE).simple().to_string().chars().take(16).collect();
+    format!("{kind}_{digest}")
+}
+
+fn number(family: Family) -> u8 {
+    match family {
+        Family::Ipv4 => 4,
+        Family::Ipv6 => 6,
+    }
+}
+
+/// Whose sets these are: a namespace's, or everybody's.
+pub(in crate::unit) fn owner(cluster: &Cluster, pods: &Selection) -> ObjectRef {
+    match &pods.namespaces {
+        Namespaces::Named(name) => cluster.namespace_ref(name),
+        Namespaces::Labelled(_) => cluster.network_ref(),
+    }
+}
+
+pub(in crate::unit) fn compile(cluster: &Cluster, pods: &Selection, role: &Role, fragment: &mut Fragment) {
+    if cluster.users(pods, role).next().is_none() {
+        return;
+    }
+    let owner = owner(cluster, pods);
+    match role {
+        Role::Subject => compile_subject(cluster, pods, &owner, fragment),
+        Role::Peers => {
+            for family in FAMILIES {
+                put_address_set(address_set(pods, family), &owner, fragment);
+            }
+        }
+        Role::Port(port, protocol) => {
+            for port_number in cluster.numbers(pods, port, *protocol) {
+                for family in FAMILIES {
+                    put_address_set(named_set(pods, port, *protocol, port_number, family), &owner, fragment);
+                }
+            }
+        }
+    }
+}
+
+/// Adds a pod's port and addresses to the sets it is in.
+pub(in crate::unit) fn join(cluster: &Cluster, name: &PodName, pod: &Pod, port: Placed, fragment: &mut Fragment) {
+    let Some(assignment) = cluster.records.assignment(name, &pod.uid) else {
+        return;
+    };
+    let mut add_addresses = |key: &dyn Fn(Family) -> Key| {
+        for address in &assignment.addresses {
+            let row = RowId::of(AddressSet::TABLE, &key(Family::of(*address)));
+            let value = Atom::from(address.to_string());
+            fragment.members.push(Member {
+                row,
+                column: "addresses",
+                value,
+            });
+        }
+    };
+    let mut groups = Vec::new();
+    for (pods, roles) in cluster.selections_of(name, pod) {
+        for role in roles.keys() {
+            match role {
+                Role::Subject => groups.push(port_group(pods)),
+                Role::Peers => add_addresses(&|family| address_set(pods, family)),
+                Role::Port(port, protocol) => {
+                    let numbers = pod
+                        .offers()
+                        .into_iter()
+                        .filter(|(offer, _)| offer.0 == *port && offer.1 == *protocol);
+                    for (_, number) in numbers {
+                        add_addresses(&|family| named_set(pods, port, *protocol, number, family));
+                    }
+                }
+            }
+        }
+    }
+    if let (Some(node), false) = (&pod.node, groups.is_empty()) {
+        groups.push(isolated(node));
+    }
+    for group in groups {
+        port.add_to::<PortGroup>(fragment, &group, "ports");
+    }
+}
+
+fn compile_subject(cluster: &Cluster, pods: &Selection, owner: &ObjectRef, fragment: &mut Fragment) {
+    let group = port_group(pods);
+    let name = set_name::<PortGroup>(&group);
+    let row = PortGroup {
+        name: name.clone(),
+        external_ids: ids(&group, owner),
+        ..Default::default()
+    };
+    put(fragment, &group, row);
+    for direction in Direction::ALL {
+        let users = cluster.users(pods, &Role::Subject).filter_map(|policy| cluster.policy(policy));
+        if !users.into_iter().any(|policy| policy.rules.contains_key(&direction)) {
+            continue;
+        }
+        let key = Key::new(format!("deny/{pods}/{}", direction.as_str()));
+        let row = Acl {
+            external_ids: ids(&key, owner),
+            ..acl(direction, DENY, "drop", format!("{} && ip", direction.of_group(&name)))
+        };
+        put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
+    }
+}
+
+fn put_address_set(key: Key, owner: &ObjectRef, fragment: &mut Fragment) {
+    let row = AddressSet {
+        name: set_name::<AddressSet>(&key),
+        external_ids: ids(&key, owner),
+        ..Default::default()
+    };
+    put(fragment, &key, row);
+}

@@ -1,0 +1,231 @@
+//! Random namespaces, labels and policies, few enough to meet; and which pods a set must have, found by looking at all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netloom_network::cluster::NamedPort;
+use netloom_network::policy::{
+    BlockSpec, Expression, LabelSelector, NetworkPolicySpec, NumberOrName, PeerSpec, PortSpec, Role, RuleSpec, Selection,
+};
+use netloom_network::service::Protocol;
+use netloom_network::{Cluster, Key, Namespace, NetworkPolicy, Object, Planner, PolicyName, RowId};
+use proptest::prelude::*;
+
+pub const NAMESPACES: [&str; 2] = ["default", "guarded"];
+
+/// The namespaces and policies of an API server.
+#[derive(Default)]
+pub struct Objects {
+    namespaces: BTreeMap<String, Namespace>,
+    policies: BTreeMap<PolicyName, NetworkPolicy>,
+}
+
+impl Objects {
+    pub fn insert(&mut self, object: Object) {
+        match object {
+            Object::Namespace(name, namespace) => drop(self.namespaces.insert(name, namespace)),
+            Object::NetworkPolicy(name, policy) => drop(self.policies.insert(name, policy)),
+            other => unreachable!("{other:?} is none of these"),
+        }
+    }
+
+    pub fn remove(&mut self, object: &Object) {
+        match object {
+            Object::Namespace(name, _) => drop(self.namespaces.remove(name)),
+            Object::NetworkPolicy(name, _) => drop(self.policies.remove(name)),
+            other => unreachable!("{other:?} is none of these"),
+        }
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = Object> {
+        let namespaces = self
+            .namespaces
+            .clone()
+            .into_iter()
+            .map(|(name, object)| Object::Namespace(name, object));
+        let policies = self
+            .policies
+            .clone()
+            .into_iter()
+            .map(|(name, object)| Object::NetworkPolicy(name, object));
+        namespaces.chain(policies)
+    }
+}
+
+pub fn object() -> impl Strategy<Value = Object> {
+    let namespace = (0..2usize, labels()).prop_map(|(number, labels)| {
+        let name = NAMESPACES[number];
+        Object::Namespace(name.to_owned(), Namespace::new(name, String::new(), labels))
+    });
+    let policy = (0..6usize, spec()).prop_map(|(number, spec)| {
+        let name = PolicyName {
+            namespace: NAMESPACES[number % 2].to_owned(),
+            name: format!("policy{number}"),
+        };
+        Object::NetworkPolicy(name, NetworkPolicy { uid: String::new(), spec })
+    });
+    prop_oneof![2 => namespace, 5 => policy]
+}
+
+pub fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
+    let label = (prop_oneof![Just("app"), Just("tier")], 0..2u8);
+    prop::collection::vec(label, 0..3).prop_map(|all| all.into_iter().map(|(key, value)| (key.to_owned(), format!("v{value}"))).collect())
+}
+
+pub fn ports() -> impl Strategy<Value = Vec<NamedPort>> {
+    let port = (0..2u16, any::<bool>()).prop_map(|(number, udp)| NamedPort {
+        name: "http".to_owned(),
+        protocol: if udp { Protocol::Udp } else { Protocol::Tcp },
+        number: 80 + number,
+    });
+    prop::collection::vec(port, 0..2)
+}
+
+fn spec() -> impl Strategy<Value = NetworkPolicySpec> {
+    let types = prop_oneof![
+        Just(vec![]),
+        Just(vec!["Ingress"]),
+        Just(vec!["Egress"]),
+        Just(vec!["Ingress", "Egress"]),
+        Just(vec!["Nonsense"])
+    ];
+    (
+        selector(),
+        types,
+        prop::collection::vec(rule(true), 0..3),
+        prop::collection::vec(rule(false), 0..3),
+    )
+        .prop_map(|(pod_selector, types, ingress, egress)| NetworkPolicySpec {
+            pod_selector,
+            policy_types: types.into_iter().map(str::to_owned).collect(),
+            ingress,
+            egress,
+        })
+}
+
+fn selector() -> impl Strategy<Value = LabelSelector> {
+    let operator = prop_oneof![
+        4 => Just(("In", vec!["v0".to_owned()])),
+        2 => Just(("In", vec!["v0".to_owned(), "v1".to_owned()])),
+        2 => Just(("NotIn", vec!["v1".to_owned()])),
+        2 => Just(("Exists", vec![])),
+        2 => Just(("DoesNotExist", vec![])),
+        1 => Just(("Nonsense", vec![])),
+    ];
+    let expression = (prop_oneof![Just("app"), Just("tier")], operator).prop_map(|(key, (operator, values))| Expression {
+        key: key.to_owned(),
+        operator: operator.to_owned(),
+        values,
+    });
+    (labels(), prop::collection::vec(expression, 0..2)).prop_map(|(match_labels, match_expressions)| LabelSelector {
+        match_labels,
+        match_expressions,
+    })
+}
+
+fn rule(ingress: bool) -> impl Strategy<Value = RuleSpec> {
+    (prop::collection::vec(peer(), 0..3), prop::collection::vec(port(), 0..3)).prop_map(move |(peers, ports)| {
+        let (from, to) = if ingress { (peers, vec![]) } else { (vec![], peers) };
+        RuleSpec { from, to, ports }
+    })
+}
+
+fn peer() -> impl Strategy<Value = PeerSpec> {
+    let block = prop_oneof![Just(("10.244.0.0/27", "10.244.0.8/30")), Just(("fd00::/60", "10.0.0.0/8"))];
+    let block = block.prop_map(|(cidr, except)| BlockSpec {
+        cidr: cidr.to_owned(),
+        except: vec![except.to_owned()],
+    });
+    prop_oneof![
+        4 => (prop::option::of(selector()), prop::option::of(selector())).prop_map(|(pod_selector, namespace_selector)| PeerSpec {
+            pod_selector,
+            namespace_selector,
+            ip_block: None,
+        }),
+        1 => block.prop_map(|block| PeerSpec { ip_block: Some(block), ..PeerSpec::default() }),
+    ]
+}
+
+fn port() -> impl Strategy<Value = PortSpec> {
+    let number = prop_oneof![
+        3 => Just(Some(NumberOrName::Name("http".to_owned()))),
+        2 => (0..70_000i64).prop_map(|number| Some(NumberOrName::Number(number))),
+        1 => Just(None),
+    ];
+    (number, any::<bool>()).prop_map(|(port, udp)| PortSpec {
+        protocol: udp.then(|| "UDP".to_owned()),
+        port,
+        end_port: None,
+    })
+}
+
+/// Every set has the pods it must have and no other.
+pub fn wrong_sets(planner: &Planner) -> Vec<String> {
+    let cluster = planner.cluster();
+    let members = |table: &'static str, key: &str, column| -> BTreeSet<String> {
+        let row = RowId::of(table, &Key::new(key));
+        let values = planner.desired().members(row, column);
+        values
+            .map(|value| value.as_str().map_or_else(|| value.as_uuid().unwrap().to_string(), str::to_owned))
+            .collect()
+    };
+    let mut wrong = Vec::new();
+    for (selection, role) in cluster.selections() {
+        let mut expected: BTreeMap<(&str, String, &'static str), BTreeSet<String>> = BTreeMap::new();
+        match role {
+            Role::Subject => drop(expected.insert(("Port_Group", format!("subject/{selection}"), "ports"), BTreeSet::new())),
+            Role::Peers => {
+                for family in [4, 6] {
+                    expected.insert(("Address_Set", format!("peers/{selection}/{family}"), "addresses"), BTreeSet::new());
+                }
+            }
+            Role::Port(..) => {}
+        }
+        for (name, pod) in cluster
+            .pods
+            .iter()
+            .filter(|(name, pod)| is_in(cluster, selection, &name.namespace, &pod.labels))
+        {
+            let Some(assignment) = cluster.records.assignment(name, &pod.uid).filter(|_| pod.wants_port()) else {
+                continue;
+            };
+            if *role == Role::Subject {
+                let port = Key::new(format!("port/{}/{}/eth0", name.namespace, name.name)).uuid("Logical_Switch_Port");
+                expected
+                    .entry(("Port_Group", format!("subject/{selection}"), "ports"))
+                    .or_default()
+                    .insert(port.to_string());
+                continue;
+            }
+            for address in &assignment.addresses {
+                let family = if address.is_ipv4() { 4 } else { 6 };
+                let keys = match role {
+                    Role::Port(wanted, protocol) => {
+                        let ports = pod.ports.iter().filter(|port| port.name == *wanted && port.protocol == *protocol);
+                        ports
+                            .map(|port| format!("named-port/{wanted}/{protocol}/{}/{selection}/{family}", port.number))
+                            .collect()
+                    }
+                    _ => vec![format!("peers/{selection}/{family}")],
+                };
+                for key in keys {
+                    expected
+                        .entry(("Address_Set", key, "addresses"))
+                        .or_default()
+                        .insert(address.to_string());
+                }
+            }
+        }
+        for ((table, key, column), expected) in expected {
+            let table = if table == "Port_Group" { "Port_Group" } else { "Address_Set" };
+            if members(table, &key, column) != expected {
+                wrong.push(format!("{table} {key}: {:?} instead of {expected:?}", members(table, &key, column)));
+            }
+        }
+    }
+    wrong
+}
+
+fn is_in(cluster: &Cluster, selection: &Selection, namespace: &str, labels: &BTreeMap<String, String>) -> bool {
+    let known = cluster.namespaces.get(namespace).map(|namespace| &namespace.labels);
+    selection.pods.matches(labels) && selection.reaches(namespace, known)
+}
