@@ -1,4 +1,4 @@
-//! The `netloom` command: one binary for people (`lab`, `show`, `plan`, `doctor`) and for the parts it runs (`controller`, `agent`, `run`).
+//! The `netloom` command: one binary for people (`lab`, `show`, `plan`, `why`, `doctor`) and for the parts it runs (`controller`, `agent`, `run`).
 //!
 //! Each subcommand is a module under `commands`: it maps flags to the `Options` of a library crate and prints.
 
@@ -24,6 +24,8 @@ enum Command {
     Show(commands::show::Show),
     /// Show what the network would be, from manifests alone
     Plan(commands::plan::Plan),
+    /// Say whether network policies allow a connection, and why
+    Why(commands::why::Why),
     /// Check a cluster or a node, and say what to do about each finding
     Doctor(commands::doctor::Doctor),
     /// Take Netloom off all nodes, before it is deleted from the cluster
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Lab(lab) => commands::lab::run(lab),
         Command::Show(show) => commands::show::run(show),
         Command::Plan(plan) => commands::plan::run(plan),
+        Command::Why(why) => commands::why::run(why),
         Command::Doctor(doctor) => commands::doctor::run(doctor),
         Command::Uninstall(uninstall) => commands::uninstall::run(uninstall),
         Command::Controller(controller) => commands::controller::run(controller),

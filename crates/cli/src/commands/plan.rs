@@ -1,11 +1,12 @@
 //! `netloom plan`: manifests in, the Northbound they would give out. Offline: no cluster, no root, no database.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use netloom_network::{Object, Planner, manifest, text};
-use serde_json::Value;
+use anyhow::{Result, anyhow, bail};
+use netloom_network::{Planner, manifest, text};
+
+use super::manifests;
 
 /// Flags of `netloom plan`.
 #[derive(clap::Args)]
@@ -21,10 +22,8 @@ pub struct Plan {
 /// Prints the plan; fails when a manifest is malformed, and says so when objects have problems.
 pub fn run(flags: Plan) -> Result<ExitCode> {
     let mut objects = Vec::new();
-    for path in &flags.filename {
-        for file in files(path)? {
-            objects.extend(read(&file)?);
-        }
+    for (file, document) in manifests::read(&flags.filename)? {
+        objects.extend(manifest::read(&document).map_err(|why| anyhow!("{}: {why}", file.display()))?);
     }
     if objects.is_empty() {
         bail!("nothing to plan: no pod, node, workload, service, ExternalPool or ClusterNetwork in what was given");
@@ -43,40 +42,4 @@ pub fn run(flags: Plan) -> Result<ExitCode> {
     } else {
         ExitCode::from(2)
     })
-}
-
-fn files(path: &Path) -> Result<Vec<PathBuf>> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let entries = std::fs::read_dir(path).with_context(|| format!("read folder {}", path.display()))?;
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| is_manifest(path))
-        .collect();
-    files.sort();
-    if files.is_empty() {
-        bail!("{} has no .yaml, .yml or .json file", path.display());
-    }
-    Ok(files)
-}
-
-fn is_manifest(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| matches!(extension.to_str(), Some("yaml" | "yml" | "json")))
-}
-
-fn read(path: &Path) -> Result<Vec<Object>> {
-    let text = if path == Path::new("-") {
-        std::io::read_to_string(std::io::stdin())
-    } else {
-        std::fs::read_to_string(path)
-    };
-    let text = text.with_context(|| format!("read {}", path.display()))?;
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(|| format!("parse {}", path.display()))?;
-    let mut objects = Vec::new();
-    for document in documents.iter().filter(|document| !document.is_null()) {
-        objects.extend(manifest::read(document).map_err(|why| anyhow!("{}: {why}", path.display()))?);
-    }
-    Ok(objects)
 }

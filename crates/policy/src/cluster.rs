@@ -1,0 +1,168 @@
+//! A cluster as policies see it. Filled by [`crate::read`] from Kubernetes objects, asked by [`crate::judge`]. Everything is kept by
+//! name, so that the order in which objects come leaves no trace.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use crate::policy::Policy;
+use crate::problem::Problem;
+use crate::service::{Service, Slice};
+
+/// Labels of an object.
+pub type Labels = BTreeMap<String, String>;
+
+/// Label the API server gives every namespace.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+/// Name of an object in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Name {
+    /// The namespace.
+    pub namespace: String,
+    /// The name within it.
+    pub name: String,
+}
+
+impl Name {
+    /// From its two parts.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A protocol that has ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Protocol {
+    /// TCP
+    Tcp,
+    /// UDP
+    Udp,
+    /// SCTP
+    Sctp,
+}
+
+impl Protocol {
+    /// As Kubernetes writes it.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "TCP" => Some(Self::Tcp),
+            "UDP" => Some(Self::Udp),
+            "SCTP" => Some(Self::Sctp),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        })
+    }
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// Its labels.
+    pub labels: Labels,
+    /// The node it is bound to.
+    pub node: Option<String>,
+    /// Its addresses; none while it has not started.
+    pub addresses: Vec<IpAddr>,
+    /// Shares its node's network: to policies it is the node, not a pod.
+    pub host_network: bool,
+    /// Has ended, so that its address may be another's.
+    pub finished: bool,
+    /// Ports its containers declare.
+    pub ports: Vec<ContainerPort>,
+}
+
+/// A port a container declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerPort {
+    /// Its name; may be empty.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its number.
+    pub port: u16,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Its own addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Addresses of its ports in the pods' network, from which it talks to pods and to services.
+    pub inside: Vec<IpAddr>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    /// Namespaces with their labels. One that is only named by other objects is there too.
+    pub namespaces: BTreeMap<String, Labels>,
+    /// Pods.
+    pub pods: BTreeMap<Name, Pod>,
+    /// Nodes.
+    pub nodes: BTreeMap<String, Node>,
+    /// Services.
+    pub services: BTreeMap<Name, Service>,
+    /// Endpoint slices.
+    pub slices: BTreeMap<Name, Slice>,
+    /// Policies.
+    pub policies: BTreeMap<Name, Policy>,
+}
+
+impl Cluster {
+    /// Labels of a namespace. The one with its name is always there, as the API server sees to.
+    pub fn namespace_labels(&self, namespace: &str) -> Labels {
+        let mut labels = self.namespaces.get(namespace).cloned().unwrap_or_default();
+        labels.insert(NAMESPACE_NAME.to_owned(), namespace.to_owned());
+        labels
+    }
+
+    /// The living pod, with a network of its own, that has this address.
+    pub fn pod_at(&self, address: IpAddr) -> Option<&Name> {
+        let mut pods = self.pods.iter();
+        pods.find(|(_, pod)| !pod.host_network && !pod.finished && pod.addresses.contains(&address))
+            .map(|(name, _)| name)
+    }
+
+    /// The node that has this address.
+    pub fn node_at(&self, address: IpAddr) -> Option<&str> {
+        let mut nodes = self.nodes.iter();
+        nodes
+            .find(|(_, node)| node.addresses.contains(&address) || node.inside.contains(&address))
+            .map(|(name, _)| name.as_str())
+    }
+
+    /// The service that answers at this address.
+    pub fn service_at(&self, address: IpAddr) -> Option<&Name> {
+        let mut services = self.services.iter();
+        services
+            .find(|(_, service)| service.cluster_ips.contains(&address) || service.external_ips.contains(&address))
+            .map(|(name, _)| name)
+    }
+
+    /// Mistakes in all policies.
+    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+        self.policies.values().flat_map(|policy| &policy.problems)
+    }
+}

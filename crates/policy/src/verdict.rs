@@ -1,0 +1,181 @@
+//! The answer as data, for people (through [`crate::words`]), for machines (as JSON) and for tests that compare it with real packets.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use crate::cluster::{Name, Protocol};
+use crate::policy::Direction;
+use crate::problem::Problem;
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Whether all of it is allowed.
+    pub allowed: bool,
+    /// One for each backend, port and set of addresses that is judged differently. Never empty.
+    pub flows: Vec<Flow>,
+    /// Mistakes in the policies that were looked at.
+    pub problems: Vec<Problem>,
+    /// What the reader should know about how it was judged.
+    pub notes: Vec<String>,
+}
+
+impl Verdict {
+    /// Adds the answer to another question.
+    pub fn join(&mut self, other: Self) {
+        self.allowed &= other.allowed;
+        self.flows.extend(other.flows);
+        self.problems.extend(other.problems);
+        self.problems.sort();
+        self.problems.dedup();
+        self.notes.extend(other.notes);
+        self.notes.sort();
+        self.notes.dedup();
+    }
+}
+
+/// One way a packet may go, and its fate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Flow {
+    /// Whether both sides let it pass.
+    pub allowed: bool,
+    /// Who sends.
+    pub from: End,
+    /// Who receives, after a service has chosen.
+    pub to: End,
+    /// The service it goes through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<Name>,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port at the receiver.
+    pub port: u16,
+    /// What the sender's policies say.
+    pub egress: Decision,
+    /// What the receiver's policies say.
+    pub ingress: Decision,
+}
+
+/// A sender or receiver with the addresses it was judged by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct End {
+    /// Who it is.
+    #[serde(flatten)]
+    pub party: Party,
+    /// Its addresses; empty for a pod that has none yet.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Who talks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Party {
+    /// A pod with a network of its own.
+    Pod(Name),
+    /// A node, or a pod that shares its network.
+    Node {
+        /// The node.
+        name: String,
+        /// The pod in its network that was asked about.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pod: Option<Name>,
+    },
+    /// An address that is nobody's in the cluster.
+    External,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.party, self.addresses.as_slice()) {
+            (Party::External, [address]) => write!(f, "address {address}"),
+            (party, _) => party.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod(name) => write!(f, "pod {name}"),
+            Self::Node { name, pod: None } => write!(f, "node {name}"),
+            Self::Node { name, pod: Some(pod) } => write!(f, "pod {pod} in the network of node {name}"),
+            Self::External => f.write_str("outside"),
+        }
+    }
+}
+
+/// What the policies of one side say, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "camelCase")]
+pub enum Decision {
+    /// Allowed: policies are about pods with a network of their own, and this side is none.
+    NotAPod,
+    /// Allowed: no policy isolates the pod in this direction.
+    NotIsolated,
+    /// Allowed: a pod may always talk to itself.
+    Itself,
+    /// Allowed: the pod is isolated, but its own node always reaches it.
+    OwnNode,
+    /// Allowed by these rules.
+    Rules {
+        /// The rules.
+        rules: Vec<RuleName>,
+    },
+    /// Denied: these policies isolate the pod and none of their rules matches.
+    NoRule {
+        /// The policies.
+        policies: Vec<Name>,
+        /// Their rules, and why each does not match.
+        misses: Vec<Miss>,
+    },
+}
+
+impl Decision {
+    /// Whether it lets the packet pass.
+    pub fn allows(&self) -> bool {
+        !matches!(self, Self::NoRule { .. })
+    }
+}
+
+/// A rule of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RuleName {
+    /// The policy.
+    pub policy: Name,
+    /// Its list of rules.
+    pub direction: Direction,
+    /// The place in that list, from 0.
+    pub index: usize,
+}
+
+impl fmt::Display for RuleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}[{}]", self.policy, self.direction, self.index)
+    }
+}
+
+/// A rule that does not match.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Miss {
+    /// The rule.
+    #[serde(flatten)]
+    pub rule: RuleName,
+    /// Why not.
+    pub why: Why,
+}
+
+/// Why a rule does not match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Why {
+    /// The other side is none of its peers.
+    Peer,
+    /// The port is none of its ports.
+    Port,
+    /// Neither matches.
+    PeerAndPort,
+    /// It has a mistake.
+    Closed,
+}
