@@ -18,10 +18,24 @@ use crate::unit::Fragment;
 use crate::unit::policy::clause::{Addresses, Side};
 use crate::unit::policy::selection::{port_group, set_name};
 
+/// OVN judges tier after tier, and the first that allows or drops a packet has decided.
+#[derive(Clone, Copy)]
+enum Tier {
+    /// What nothing takes from a pod.
+    Always = 0,
+    /// `NetworkPolicy`.
+    Policy = 2,
+    /// What is left.
+    Rest = 3,
+}
+
 /// What no policy allows to an isolated pod.
 const DENY: i64 = 1000;
 /// What a policy allows.
 const ALLOW: i64 = 1001;
+/// Before everything else in its tier, and after.
+const FIRST: i64 = 32767;
+const LAST: i64 = 0;
 
 impl Direction {
     /// As OVN calls it.
@@ -58,8 +72,9 @@ impl Direction {
 }
 
 /// An ACL on a port group. Whatever is allowed is allowed with its replies.
-fn acl(direction: Direction, priority: i64, action: &str, condition: String) -> Acl {
+fn acl(tier: Tier, direction: Direction, priority: i64, action: &str, condition: String) -> Acl {
     Acl {
+        tier: tier as i64,
         action: action.to_owned(),
         direction: direction.acl().to_owned(),
         priority,
@@ -87,7 +102,7 @@ pub(super) fn compile(cluster: &Cluster, name: &PolicyName, fragment: &mut Fragm
                 let key = Key::new(format!("policy/{name}/{}/{}{part}", direction.as_str(), rule.number));
                 let row = Acl {
                     external_ids: ids(&key, &cluster.policy_ref(name)),
-                    ..acl(*direction, ALLOW, "allow-related", condition)
+                    ..acl(Tier::Policy, *direction, ALLOW, "allow-related", condition)
                 };
                 put(fragment, &key, row).add_to::<PortGroup>(fragment, &port_group(&policy.subject), "acls");
             }

@@ -16,7 +16,7 @@ use crate::settings::nth_host;
 use crate::unit::Fragment;
 use crate::unit::node::management_port;
 use crate::unit::policy::clause::{Addresses, Side};
-use crate::unit::policy::{ALLOW, acl};
+use crate::unit::policy::{FIRST, LAST, Tier, acl};
 
 /// Key of the port group of a node's isolated pods.
 pub(super) fn isolated(node: &str) -> Key {
@@ -69,13 +69,16 @@ pub(in crate::unit) fn compile(cluster: &Cluster, node: &str, subnets: &[IpNet],
             Some(format!("inport == @{name} && flags.loopback && ip")),
         ),
     ];
-    for (what, direction, condition) in exceptions {
+    let exceptions = exceptions.map(|(what, direction, condition)| (Tier::Always, FIRST, what, direction, condition));
+    // What no tier decides passes, with its replies: OVN would not follow a connection that a tier passes on and no later one allows.
+    let rest = Direction::ALL.map(|direction| (Tier::Rest, LAST, "rest", direction, Some("ip".to_owned())));
+    for (tier, priority, what, direction, condition) in exceptions.into_iter().chain(rest) {
         let Some(condition) = condition else { continue };
         let key = Key::new(format!("isolated/{node}/{what}/{}", direction.as_str()));
         let condition = format!("{} && {condition}", direction.of_group(&name));
         let row = Acl {
             external_ids: ids(&key, &owner),
-            ..acl(direction, ALLOW, "allow-related", condition)
+            ..acl(tier, direction, priority, "allow-related", condition)
         };
         put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
     }

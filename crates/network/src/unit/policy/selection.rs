@@ -12,7 +12,7 @@ use crate::rows::{Acl, AddressSet, PortGroup};
 use crate::service::{Family, Protocol};
 use crate::unit::Fragment;
 use crate::unit::policy::isolation::isolated;
-use crate::unit::policy::{DENY, acl};
+use crate::unit::policy::{DENY, Tier, acl};
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
@@ -142,7 +142,13 @@ fn compile_subject(cluster: &Cluster, pods: &Selection, owner: &ObjectRef, fragm
         let key = Key::new(format!("deny/{pods}/{}", direction.as_str()));
         let row = Acl {
             external_ids: ids(&key, owner),
-            ..acl(direction, DENY, "drop", format!("{} && ip", direction.of_group(&name)))
+            ..acl(
+                Tier::Policy,
+                direction,
+                DENY,
+                "drop",
+                format!("{} && ip", direction.of_group(&name)),
+            )
         };
         put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
     }
