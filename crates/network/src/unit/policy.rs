@@ -23,10 +23,16 @@ use crate::unit::policy::selection::{port_group, set_name};
 enum Tier {
     /// What nothing takes from a pod.
     Always = 0,
+    /// Cluster-wide policy that others cannot overrule.
+    Admin = 1,
     /// `NetworkPolicy`.
     Policy = 2,
     /// What is left.
     Rest = 3,
+}
+
+impl Tier {
+    const BEFORE_REST: [Self; 3] = [Self::Always, Self::Admin, Self::Policy];
 }
 
 /// What no policy allows to an isolated pod.

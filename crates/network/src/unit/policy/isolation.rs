@@ -1,6 +1,9 @@
 //! What no policy takes from a pod: its own node reaches it, also through a service; health checks are answered, and it reaches itself
 //! through a service. A port group per node of the pods that any policy isolates has these ACLs. They also make OVN follow connections on the
 //! node's switch, without which a denial would meet replies and neighbour discovery as well.
+//!
+//! Every tier says something about every packet of these pods. OVN takes it for allowed when a tier says nothing about a packet of a
+//! connection that was cut, whatever later tiers say; and it does not follow connections that a tier passes on and no later one allows.
 
 use std::net::IpAddr;
 
@@ -69,17 +72,28 @@ pub(in crate::unit) fn compile(cluster: &Cluster, node: &str, subnets: &[IpNet],
             Some(format!("inport == @{name} && flags.loopback && ip")),
         ),
     ];
-    let exceptions = exceptions.map(|(what, direction, condition)| (Tier::Always, FIRST, what, direction, condition));
-    // What no tier decides passes, with its replies: OVN would not follow a connection that a tier passes on and no later one allows.
-    let rest = Direction::ALL.map(|direction| (Tier::Rest, LAST, "rest", direction, Some("ip".to_owned())));
-    for (tier, priority, what, direction, condition) in exceptions.into_iter().chain(rest) {
-        let Some(condition) = condition else { continue };
+    let mut add = |what: &str, direction: Direction, condition: String, row: &dyn Fn(String) -> Acl| {
         let key = Key::new(format!("isolated/{node}/{what}/{}", direction.as_str()));
-        let condition = format!("{} && {condition}", direction.of_group(&name));
         let row = Acl {
             external_ids: ids(&key, &owner),
-            ..acl(tier, direction, priority, "allow-related", condition)
+            ..row(format!("{} && {condition}", direction.of_group(&name)))
         };
         put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
+    };
+    for (what, direction, condition) in exceptions {
+        let Some(condition) = condition else { continue };
+        add(what, direction, condition, &|condition| {
+            acl(Tier::Always, direction, FIRST, "allow-related", condition)
+        });
+    }
+    for direction in Direction::ALL {
+        for tier in Tier::BEFORE_REST {
+            add(&format!("pass-{}", tier as i64), direction, "ip".to_owned(), &|condition| {
+                acl(tier, direction, LAST, "pass", condition)
+            });
+        }
+        add("rest", direction, "ip".to_owned(), &|condition| {
+            acl(Tier::Rest, direction, LAST, "allow-related", condition)
+        });
     }
 }
