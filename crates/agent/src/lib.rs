@@ -27,6 +27,7 @@ pub mod mirror;
 pub mod net;
 mod node;
 mod own_node;
+pub mod policy_log;
 mod published;
 mod readiness;
 mod removal;
@@ -83,6 +84,8 @@ pub struct Options {
     pub socket: PathBuf,
     /// Where to serve `/healthz`, `/readyz` and `/metrics`.
     pub health: Option<SocketAddr>,
+    /// Where ovn-controller tells verdicts of policies that are to be logged.
+    pub policy_log: Option<SocketAddr>,
     /// MTU of pods, instead of the one derived from the underlay.
     pub mtu: Option<u32>,
     /// How long an ADD waits for its logical port, and again for OVN to install it.
@@ -116,6 +119,7 @@ impl Options {
             kubeconfig: None,
             socket: PathBuf::from("/run/netloom/cni.sock"),
             health: None,
+            policy_log: None,
             mtu: None,
             deadline: Duration::from_secs(60),
             ovs_run_directory: None,
@@ -147,6 +151,10 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         Some(address) => Some(health::listen(address).await?),
         None => None,
     };
+    let policy_log = match options.policy_log {
+        Some(address) => Some(policy_log::listen(address).await?),
+        None => None,
+    };
 
     let (kernel, notifications) = net::watch::start()?;
     let (deletions, nftables) = net::nft::watch_deletions()?;
@@ -175,6 +183,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         }
         // It ends because of `stop`; the end of the agent is up to the requests at hand.
         std::future::pending::<anyhow::Result<()>>().await
+    };
+    let logging = async {
+        match policy_log {
+            Some(socket) => policy_log::run(socket, options.southbound.clone(), options.tls.clone()).await,
+            None => std::future::pending().await,
+        }
     };
     let (own, watching) = match connect(&options).await {
         Some(client) => {
@@ -209,6 +223,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         error = southbound_events => Err(error),
         error = notifications => Err(error),
         error = nftables => Err(error),
+        error = logging => Err(error),
     }
 }
 

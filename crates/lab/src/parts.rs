@@ -211,7 +211,7 @@ fn node(record: &Record, machine: Machine) -> Boot {
             Part {
                 name: "ovn-controller",
                 command: words(format!(
-                    "ovn-controller unix:/run/openvswitch/db.sock --pidfile=/run/ovn/ovn-controller.pid {}",
+                    "ovn-controller {TELL_BY} unix:/run/openvswitch/db.sock --pidfile=/run/ovn/ovn-controller.pid {} {TELL_VERDICTS}",
                     daemon("ovn-controller")
                 )),
                 daemon_pid_file: Some("/run/ovn/ovn-controller.pid".into()),
@@ -320,6 +320,11 @@ fn assign(record: &Record, machine: Machine, device: &str) -> String {
 }
 
 /// Flags by which an OVS or OVN daemon detaches when it serves, and logs only to its part's file.
+/// Verdicts of policies go to the agent, which knows the names of pods.
+const TELL_VERDICTS: &str = "-vacl_log:syslog:info -vacl_log:file:off";
+/// Ignored after `--log-file`.
+const TELL_BY: &str = "--syslog-method=udp:127.0.0.1:9643";
+
 fn daemon(part: &str) -> String {
     format!("--detach --no-chdir --log-file={LOGS}/{part}.log -vconsole:off -vsyslog:off -vfile:info")
 }

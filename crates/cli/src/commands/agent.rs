@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use netloom_agent::databases::Southbound;
 use netloom_agent::install::Files;
+use netloom_agent::policy_log;
 use netloom_agent::uplink::Choice;
 use netloom_discovery::Service;
 use netloom_ovsdb::Remotes;
@@ -39,6 +40,9 @@ pub struct Agent {
     /// Where to serve /metrics, /healthz and /readyz
     #[arg(long, default_value = "0.0.0.0:9642")]
     http: SocketAddr,
+    /// Where ovn-controller tells the verdicts of policies that are to be logged
+    #[arg(long, default_value = policy_log::ADDRESS)]
+    policy_log: SocketAddr,
     /// MTU of pods, instead of the underlay's less the tunnel header
     #[arg(long)]
     mtu: Option<u32>,
@@ -121,6 +125,7 @@ pub fn run(flags: Agent) -> Result<ExitCode> {
         kubeconfig: flags.kubeconfig,
         socket: flags.socket,
         health: Some(flags.http),
+        policy_log: Some(flags.policy_log),
         mtu: flags.mtu,
         tls,
         node_ip: flags.node_ip,

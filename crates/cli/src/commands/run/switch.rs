@@ -1,11 +1,13 @@
 //! The parts of a node: Open vSwitch's database, Open vSwitch and ovn-controller. Each replaces this process, but for a userspace Open vSwitch,
 //! whose receive queues need somebody beside it.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
+use netloom_agent::policy_log;
 use netloom_ovsdb::client::{Client, MonitorTable, Options, Tls};
 use netloom_ovsdb::{Remotes, Row};
 use tracing::{info, warn};
@@ -178,6 +180,9 @@ pub struct OvnControllerFlags {
     /// Directory of sockets and process ids
     #[arg(long, default_value = "/run/ovn")]
     run_directory: PathBuf,
+    /// Where the agent hears the verdicts of policies that are to be logged
+    #[arg(long, default_value = policy_log::ADDRESS)]
+    policy_log: SocketAddr,
     #[command(flatten)]
     tls: TlsFlags,
 }
@@ -196,6 +201,8 @@ pub fn ovn_controller(flags: OvnControllerFlags) -> Result<ExitCode> {
     arguments.push(format!("--pidfile={run}/ovn-controller.pid"));
     arguments.push(format!("--unixctl={run}/ovn-controller.ctl"));
     arguments.extend(Option::<Tls>::from(flags.tls).iter().flat_map(certificates));
+    arguments.push(format!("--syslog-method=udp:{}", flags.policy_log));
+    arguments.extend(["-vacl_log:syslog:info", "-vacl_log:console:off"].map(str::to_owned));
     replace("ovn-controller", arguments)
 }
 
