@@ -14,7 +14,7 @@ use crate::key::{KEY, Key, OWNER};
 use crate::problem::ObjectRef;
 use crate::rows::{
     Acl, AddressSet, HaChassis, HaChassisGroup, LoadBalancer, LoadBalancerGroup, LoadBalancerHealthCheck, LogicalRouter,
-    LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Nat, PortGroup,
+    LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Meter, MeterBand, Nat, PortGroup,
 };
 use crate::unit::{EXTERNAL_NETWORK, Fragment};
 
@@ -33,6 +33,8 @@ pub const TABLES: &[(&str, &[Column])] = &[
     (LogicalRouterStaticRoute::TABLE, LogicalRouterStaticRoute::COLUMNS),
     (LogicalSwitch::TABLE, LogicalSwitch::COLUMNS),
     (LogicalSwitchPort::TABLE, LogicalSwitchPort::COLUMNS),
+    (Meter::TABLE, Meter::COLUMNS),
+    (MeterBand::TABLE, MeterBand::COLUMNS),
     (Nat::TABLE, Nat::COLUMNS),
     (PortGroup::TABLE, PortGroup::COLUMNS),
 ];
@@ -297,6 +299,11 @@ pub(crate) fn put<T: Table>(fragment: &mut Fragment, key: &Key, row: T) -> Place
 pub(crate) struct Placed(Uuid);
 
 impl Placed {
+    /// For rows that refer to it in a column of their own.
+    pub(crate) fn uuid(self) -> Uuid {
+        self.0
+    }
+
     /// The row with `key`, which this or another unit adds.
     pub(crate) fn of<T: Table>(key: &Key) -> Self {
         Self(key.uuid(T::TABLE))

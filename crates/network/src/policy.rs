@@ -4,6 +4,7 @@
 //! What cannot be read closes and never opens: the rule it is in allows nothing.
 
 pub mod block;
+pub mod log;
 pub mod read;
 pub mod selector;
 
@@ -30,13 +31,22 @@ pub struct Namespace {
     pub uid: String,
     /// Labels, its name among them.
     pub labels: BTreeMap<String, String>,
+    /// Annotations that concern us.
+    pub annotations: BTreeMap<String, String>,
 }
 
 impl Namespace {
     /// A namespace with these labels and the one that has its name.
     pub fn new(name: &str, uid: String, mut labels: BTreeMap<String, String>) -> Self {
         labels.insert(NAMESPACE_NAME.to_owned(), name.to_owned());
-        Self { uid, labels }
+        let annotations = BTreeMap::new();
+        Self { uid, labels, annotations }
+    }
+
+    /// The same with these annotations.
+    pub fn annotated(mut self, annotations: BTreeMap<String, String>) -> Self {
+        self.annotations = annotations;
+        self
     }
 }
 

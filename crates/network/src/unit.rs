@@ -53,6 +53,8 @@ pub enum Unit {
     Selection(Selection, Role),
     /// What a policy allows.
     Policy(PolicyName),
+    /// How much is logged of what policies did in a namespace.
+    PolicyLog(String),
     /// A pod's port.
     Pod(PodName),
     /// A pool of external addresses; it has problems only.
@@ -82,6 +84,7 @@ impl Unit {
             .chain(per_node)
             .chain(cluster.selections().map(|(pods, role)| Self::Selection(pods.clone(), role.clone())))
             .chain(cluster.policies.keys().cloned().map(Self::Policy))
+            .chain(cluster.namespaces.keys().cloned().map(Self::PolicyLog))
             .chain(cluster.pods.keys().cloned().map(Self::Pod))
             .chain(cluster.pools.keys().cloned().map(Self::Pool))
             .chain(cluster.services.keys().cloned().map(Self::Service))
@@ -97,6 +100,7 @@ impl Unit {
             Self::Gateway(name) => gateway::compile(cluster, name, &mut fragment),
             Self::Selection(pods, role) => policy::selection::compile(cluster, pods, role, &mut fragment),
             Self::Policy(name) => policy::compile(cluster, name, &mut fragment),
+            Self::PolicyLog(namespace) => policy::log::compile(cluster, namespace, &mut fragment),
             Self::Pod(name) => pod::compile(cluster, name, &mut fragment),
             Self::Pool(name) => fragment.problems.extend(pool_problem(cluster, name)),
             Self::Service(name) => service::compile(cluster, name, &mut fragment),
@@ -113,6 +117,7 @@ impl Unit {
             Self::Node(name) | Self::Gateway(name) => cluster.node_ref(name),
             Self::Selection(pods, _) => policy::selection::owner(cluster, pods),
             Self::Policy(name) => cluster.policy_ref(name),
+            Self::PolicyLog(namespace) => cluster.namespace_ref(namespace),
             Self::Pod(name) => cluster.pod_ref(name),
             Self::Pool(name) => cluster.pool_ref(name),
             Self::Service(name) => cluster.service_ref(name),
@@ -130,6 +135,7 @@ impl fmt::Display for Unit {
             Self::Selection(pods, Role::Peers) => write!(f, "allowed pods {pods}"),
             Self::Selection(pods, Role::Port(port, protocol)) => write!(f, "port {port}/{protocol} of pods {pods}"),
             Self::Policy(name) => write!(f, "policy {name}"),
+            Self::PolicyLog(namespace) => write!(f, "log of policies of namespace {namespace}"),
             Self::Pod(name) => write!(f, "pod {name}"),
             Self::Pool(name) => write!(f, "pool {name}"),
             Self::Service(name) => write!(f, "service {name}"),

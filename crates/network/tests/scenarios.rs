@@ -59,9 +59,16 @@ fn of_services(text: &str) -> String {
     format!("{}\n", blocks.join("\n\n"))
 }
 
-/// Sets and ACLs.
+/// Sets, ACLs and how much of them is logged.
 fn of_policies(text: &str) -> String {
-    let tables = ["ACL ", "Address_Set ", "Port_Group isolated", "Port_Group subject", "problem "];
+    let tables = [
+        "ACL ",
+        "Address_Set ",
+        "Meter",
+        "Port_Group isolated",
+        "Port_Group subject",
+        "problem ",
+    ];
     let shown = |block: &&str| tables.iter().any(|table| block.starts_with(table));
     let blocks: Vec<&str> = text.trim_end().split("\n\n").filter(shown).collect();
     format!("{}\n", blocks.join("\n\n"))

@@ -5,12 +5,12 @@ use kube::api::ObjectMeta;
 use netloom_network::cluster::NamedPort;
 use netloom_network::policy::NetworkPolicySpec;
 use netloom_network::service::Protocol;
-use netloom_network::{Namespace, NetworkPolicy, Object};
+use netloom_network::{Namespace, NetworkPolicy, Object, manifest};
 use serde::Deserialize;
 
 use super::{Reduce, named, resource};
 
-/// A namespace, reduced to its labels.
+/// A namespace, reduced to its labels and annotations.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NamespaceObject {
     metadata: ObjectMeta,
@@ -55,7 +55,8 @@ impl Reduce for NamespaceObject {
         let metadata = self.metadata;
         let name = metadata.name.unwrap_or_default();
         let namespace = Namespace::new(&name, metadata.uid.unwrap_or_default(), metadata.labels.unwrap_or_default());
-        Some(Object::Namespace(name, namespace))
+        let annotations = manifest::relevant(metadata.annotations.unwrap_or_default());
+        Some(Object::Namespace(name, namespace.annotated(annotations)))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use netloom_lab::echo::client::Attempt;
 
 use crate::ask::{Ask, Protocol, answered, ask, failed};
-use crate::questions::{UDP, World, pod, policy};
+use crate::questions::{TCP, UDP, World, pod, policy};
 use crate::world::wait_ready;
 
 const DENY: &str = "{ podSelector: { matchLabels: { app: web } } }";
@@ -24,7 +24,7 @@ struct Operation {
     opens: bool,
 }
 
-/// Those who talk all the time: from the same pod that is shut out, to the same pod that shuts out, and in the same namespace.
+/// Those who talk all the time, each over one connection: from the same pod that is shut out, to the same pod that shuts out, and in the same namespace.
 const BYSTANDERS: [(&str, &str); 3] = [("other/client", "shop/db"), ("shop/web-1", "shop/db"), ("shop/db", "shop/client")];
 
 pub fn every_operation_takes_hold_and_concerns_nobody_else(world: &World) {
@@ -33,7 +33,11 @@ pub fn every_operation_takes_hold_and_concerns_nobody_else(world: &World) {
         let talks = BYSTANDERS.map(|(from, to)| {
             let talk = move || {
                 let to = world.addresses(to)[0];
-                let question = Ask::new(Protocol::Udp, to, UDP).timeout_ms(2000).interval_ms(20).until_file(enough);
+                let question = Ask::new(Protocol::Tcp, to, TCP)
+                    .keep()
+                    .timeout_ms(5000)
+                    .interval_ms(20)
+                    .until_file(enough);
                 ask(&world.shell(from), &question)
             };
             (from, to, scope.spawn(talk))

@@ -57,6 +57,7 @@ pub struct Ask {
     source: Option<IpAddr>,
     source_port: Option<u16>,
     size: usize,
+    keep: bool,
     /// When to stop, as a condition on `$line`, and after how many seconds in any case.
     until: Option<(String, u64)>,
 }
@@ -74,6 +75,7 @@ impl Ask {
             source: None,
             source_port: None,
             size: 2,
+            keep: false,
             until: None,
         }
     }
@@ -105,6 +107,12 @@ impl Ask {
     /// Always from the same port.
     pub fn source_port(mut self, port: u16) -> Self {
         self.source_port = Some(port);
+        self
+    }
+
+    /// All over one connection.
+    pub fn keep(mut self) -> Self {
+        self.keep = true;
         self
     }
 
@@ -152,6 +160,9 @@ pub fn ask(shell: &Shell<'_>, ask: &Ask) -> Vec<Attempt> {
         ask.timeout_ms,
         ask.size
     );
+    if ask.keep {
+        client += " --keep";
+    }
     if let Some(address) = ask.source {
         client += &format!(" --source {address}");
     }

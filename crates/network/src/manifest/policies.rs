@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::Metadata;
+use super::{Metadata, relevant};
 use crate::cluster::{NamedPort, Object};
 use crate::policy::{Namespace, NetworkPolicy, NetworkPolicySpec};
 use crate::service::Protocol;
@@ -25,7 +25,7 @@ struct ContainerPort {
 }
 
 pub(super) fn namespace(metadata: Metadata) -> Object {
-    let namespace = Namespace::new(&metadata.name, metadata.uid, metadata.labels);
+    let namespace = Namespace::new(&metadata.name, metadata.uid, metadata.labels).annotated(relevant(metadata.annotations));
     Object::Namespace(metadata.name, namespace)
 }
 

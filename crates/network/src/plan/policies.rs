@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::cluster::{Pod, PodName};
 use crate::plan::Planner;
+use crate::policy::log::log_of;
 use crate::policy::{Namespace, NetworkPolicy, PolicyName, Role, Selection};
 use crate::unit::Unit;
 
@@ -42,6 +43,7 @@ impl Planner {
             let pods = self.cluster.pods_of(name).filter(|(_, pod)| concerned(pod));
             self.dirty.extend(pods.map(|(name, _)| Unit::Pod(name.clone())));
         }
+        self.mark_log(name, namespace.as_ref());
         match namespace {
             Some(namespace) => drop(self.cluster.namespaces.insert(name.to_owned(), namespace)),
             None => drop(self.cluster.namespaces.remove(name)),
@@ -64,6 +66,21 @@ impl Planner {
                 self.dirty.extend(users);
                 self.mark(Unit::Selection(selection, role.clone()));
             }
+        }
+    }
+
+    /// Marks what tells OVN what to log, before a namespace is changed.
+    fn mark_log(&mut self, name: &str, namespace: Option<&Namespace>) {
+        let before = self.cluster.namespaces.get(name);
+        if log_of(before) == log_of(namespace) {
+            return;
+        }
+        self.mark(Unit::PolicyLog(name.to_owned()));
+        let policies: Vec<PolicyName> = self.cluster.policies_of(name).cloned().collect();
+        for policy in policies {
+            let subject = self.cluster.policy(&policy).map(|policy| policy.subject.clone());
+            self.dirty.extend(subject.map(|pods| Unit::Selection(pods, Role::Subject)));
+            self.mark(Unit::Policy(policy));
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod clause;
 pub(super) mod isolation;
+pub(super) mod log;
 pub(super) mod selection;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use crate::cluster::Cluster;
 use crate::key::Key;
 use crate::northbound::{ids, put};
+use crate::policy::log::Verdict;
 use crate::policy::{Direction, Peer, Policy, PolicyName, Port, Rule, Selection, Which};
 use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
@@ -39,6 +41,8 @@ impl Tier {
 const DENY: i64 = 1000;
 /// What a policy allows.
 const ALLOW: i64 = 1001;
+/// The same, of connections that are logged.
+const ALLOW_AND_LOG: i64 = 1002;
 /// Before everything else in its tier, and after.
 const FIRST: i64 = 32767;
 const LAST: i64 = 0;
@@ -106,11 +110,18 @@ pub(super) fn compile(cluster: &Cluster, name: &PolicyName, fragment: &mut Fragm
             };
             for (part, condition) in exceptions.conditions() {
                 let key = Key::new(format!("policy/{name}/{}/{}{part}", direction.as_str(), rule.number));
-                let row = Acl {
-                    external_ids: ids(&key, &cluster.policy_ref(name)),
-                    ..acl(Tier::Policy, *direction, ALLOW, "allow-related", condition)
+                let group = port_group(&policy.subject);
+                let row = |key: &Key, priority, condition| Acl {
+                    external_ids: ids(key, &cluster.policy_ref(name)),
+                    ..acl(Tier::Policy, *direction, priority, "allow-related", condition)
                 };
-                put(fragment, &key, row).add_to::<PortGroup>(fragment, &port_group(&policy.subject), "acls");
+                if let Some(log) = cluster.log(&name.namespace, Verdict::Allowed) {
+                    let key = Key::new(format!("{key}/log"));
+                    let what = format!("{name} {}[{}]", direction.as_str(), rule.number);
+                    let row = log.on(row(&key, ALLOW_AND_LOG, log::first_of_connections(&condition)), &what);
+                    put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
+                }
+                put(fragment, &key, row(&key, ALLOW, condition)).add_to::<PortGroup>(fragment, &group, "acls");
             }
         }
     }

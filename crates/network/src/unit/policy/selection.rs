@@ -6,7 +6,8 @@ use netloom_ovsdb::{Atom, Table};
 use crate::cluster::{Cluster, Pod, PodName};
 use crate::key::Key;
 use crate::northbound::{Member, Placed, RowId, ids, put};
-use crate::policy::{Direction, Namespaces, Role, Selection};
+use crate::policy::log::Verdict;
+use crate::policy::{Direction, Namespaces, PolicyName, Role, Selection};
 use crate::problem::ObjectRef;
 use crate::rows::{Acl, AddressSet, PortGroup};
 use crate::service::{Family, Protocol};
@@ -135,12 +136,11 @@ fn compile_subject(cluster: &Cluster, pods: &Selection, owner: &ObjectRef, fragm
     };
     put(fragment, &group, row);
     for direction in Direction::ALL {
-        let users = cluster.users(pods, &Role::Subject).filter_map(|policy| cluster.policy(policy));
-        if !users.into_iter().any(|policy| policy.rules.contains_key(&direction)) {
-            continue;
-        }
+        let isolates = |name: &&PolicyName| cluster.policy(name).is_some_and(|policy| policy.rules.contains_key(&direction));
+        let policies: Vec<&PolicyName> = cluster.users(pods, &Role::Subject).filter(isolates).collect();
+        let Some(first) = policies.first() else { continue };
         let key = Key::new(format!("deny/{pods}/{}", direction.as_str()));
-        let row = Acl {
+        let mut row = Acl {
             external_ids: ids(&key, owner),
             ..acl(
                 Tier::Policy,
@@ -150,6 +150,10 @@ fn compile_subject(cluster: &Cluster, pods: &Selection, owner: &ObjectRef, fragm
                 format!("{} && ip", direction.of_group(&name)),
             )
         };
+        if let Some(log) = cluster.log(&first.namespace, Verdict::Dropped) {
+            let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
+            row = log.on(row, &format!("{}/{}", first.namespace, names.join(",")));
+        }
         put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
     }
 }

@@ -1,0 +1,80 @@
+//! ACLs that tell what they did. A namespace has one meter, which limits each of its ACLs on each node on its own. OVN tells every packet of an
+//! allowed connection, so that of what is allowed a second ACL tells the first packets only.
+
+use std::collections::BTreeSet;
+
+use crate::cluster::Cluster;
+use crate::key::Key;
+use crate::northbound::{ids, put};
+use crate::policy::log::{Log, POLICY_LOG, Verdict, asks, log_of};
+use crate::problem::Problem;
+use crate::rows::{Acl, Meter, MeterBand};
+use crate::unit::Fragment;
+
+/// Lines a second, of one ACL on one node.
+const RATE: i64 = 10;
+/// Lines at once.
+const BURST: i64 = 30;
+/// The longest name OVN takes.
+const LONGEST: usize = 63;
+
+fn meter(namespace: &str) -> String {
+    format!("policy-log_{namespace}")
+}
+
+impl Log<'_> {
+    /// The same ACL, logged under a name.
+    pub(super) fn on(&self, row: Acl, name: &str) -> Acl {
+        let mut name: String = name.to_owned();
+        if name.chars().count() > LONGEST {
+            name = name.chars().take(LONGEST - 1).chain(['…']).collect();
+        }
+        Acl {
+            log: true,
+            name: Some(name),
+            severity: Some("info".to_owned()),
+            meter: Some(meter(self.namespace)),
+            ..row
+        }
+    }
+}
+
+/// Those packets that open a connection.
+pub(super) fn first_of_connections(condition: &str) -> String {
+    format!("{condition} && ct.new")
+}
+
+pub(in crate::unit) fn compile(cluster: &Cluster, namespace: &str, fragment: &mut Fragment) {
+    let Some(annotation) = log_of(cluster.namespaces.get(namespace)) else {
+        return;
+    };
+    let owner = cluster.namespace_ref(namespace);
+    match [Verdict::Allowed, Verdict::Dropped].map(|verdict| asks(annotation, verdict)) {
+        [Some(false), Some(false)] => return,
+        [Some(_), Some(_)] => {}
+        _ => {
+            let why =
+                format!("{POLICY_LOG}: \"{annotation}\" says nothing; write dropped, allowed, all or none (until then nothing is logged)");
+            return fragment.problems.push(Problem::new(owner, "InvalidPolicyLog", why));
+        }
+    }
+    let (key, band) = (
+        Key::new(format!("policy-log/{namespace}")),
+        Key::new(format!("policy-log/{namespace}/rate")),
+    );
+    let rate = MeterBand {
+        action: "drop".to_owned(),
+        rate: RATE,
+        burst_size: BURST,
+        external_ids: ids(&band, &owner),
+    };
+    let rate = put(fragment, &band, rate).uuid();
+    let row = Meter {
+        name: meter(namespace),
+        unit: "pktps".to_owned(),
+        fair: Some(true),
+        bands: BTreeSet::from([rate]),
+        external_ids: ids(&key, &owner),
+    };
+    put(fragment, &key, row);
+}
