@@ -16,7 +16,7 @@ pub use index::Vip;
 use crate::annotations::Gateway;
 use crate::external::{self, Pool};
 use crate::ipam::Records;
-use crate::policy::{Namespace, NetworkPolicy, PolicyName};
+use crate::policy::{ClusterPolicy, ClusterPolicyName, Namespace, NetworkPolicy, PolicyName};
 use crate::service::{EndpointSlice, ExternalPool, Protocol, Service, ServiceName, SliceName};
 use crate::settings::ClusterNetworkSpec;
 
@@ -114,6 +114,24 @@ pub struct Node {
     pub ready: bool,
     /// Has the label `node.kubernetes.io/exclude-from-external-load-balancers`.
     pub excluded: bool,
+    /// Further addresses its status shows, which are not internal; policies that speak of nodes mean them as well.
+    pub other_addresses: Vec<IpAddr>,
+    /// Labels, by which policies select it.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Node {
+    /// Whether nothing differs but what only policies look at.
+    pub(crate) fn differs_for_policies_only(&self, other: &Self) -> bool {
+        let other_addresses = self.other_addresses.clone();
+        let labels = self.labels.clone();
+        *self
+            == Self {
+                other_addresses,
+                labels,
+                ..other.clone()
+            }
+    }
 }
 
 /// The `ClusterNetwork` object named `default`.
@@ -144,6 +162,8 @@ pub enum Object {
     Namespace(String, Namespace),
     /// A network policy.
     NetworkPolicy(PolicyName, NetworkPolicy),
+    /// A cluster-wide policy.
+    ClusterPolicy(ClusterPolicyName, ClusterPolicy),
 }
 
 /// Everything `compile` reads.
@@ -165,6 +185,8 @@ pub struct Cluster {
     pub namespaces: BTreeMap<String, Namespace>,
     /// Network policies by name.
     pub policies: BTreeMap<PolicyName, NetworkPolicy>,
+    /// Cluster-wide policies by kind and name.
+    pub cluster_policies: BTreeMap<ClusterPolicyName, ClusterPolicy>,
     /// Addresses decided so far.
     pub records: Records,
     placed: BTreeMap<NodeName, BTreeSet<PodName>>,
@@ -210,6 +232,7 @@ impl Cluster {
             }
             Object::Namespace(name, namespace) => drop(self.namespaces.insert(name, namespace)),
             Object::NetworkPolicy(name, policy) => self.set_policy(&name, Some(policy)),
+            Object::ClusterPolicy(name, policy) => self.set_cluster_policy(&name, Some(policy)),
         }
     }
 
@@ -238,6 +261,7 @@ impl Cluster {
             }
             Object::Namespace(name, _) => drop(self.namespaces.remove(name)),
             Object::NetworkPolicy(name, _) => self.set_policy(name, None),
+            Object::ClusterPolicy(name, _) => self.set_cluster_policy(name, None),
         }
     }
 
@@ -251,6 +275,20 @@ impl Cluster {
             None => {
                 self.policy_index.remove(name);
                 self.policies.remove(name);
+            }
+        }
+    }
+
+    /// Adds or replaces a cluster-wide policy, or takes it away.
+    pub(crate) fn set_cluster_policy(&mut self, name: &ClusterPolicyName, policy: Option<ClusterPolicy>) {
+        match policy {
+            Some(policy) => {
+                self.policy_index.insert_ranked(name, &policy);
+                self.cluster_policies.insert(name.clone(), policy);
+            }
+            None => {
+                self.policy_index.remove_ranked(name);
+                self.cluster_policies.remove(name);
             }
         }
     }

@@ -34,7 +34,7 @@ pub use diff::diff;
 pub use key::Key;
 pub use northbound::{Member, Northbound, RowId};
 pub use plan::{Part, Planner, Scope};
-pub use policy::{Namespace, NetworkPolicy, PolicyName};
+pub use policy::{ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, Namespace, NetworkPolicy, PolicyName};
 pub use problem::{ObjectRef, Problem};
 pub use service::{EndpointSlice, ExternalPool, Service, ServiceName, SliceName};
 pub use unit::Unit;

@@ -24,7 +24,10 @@ pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balanc
 
 /// Kinds that must have a name.
 const NAMED: &[&str] = &[
+    "AdminNetworkPolicy",
+    "BaselineAdminNetworkPolicy",
     "ClusterNetwork",
+    "ClusterNetworkPolicy",
     "Deployment",
     "EndpointSlice",
     "ExternalPool",
@@ -132,6 +135,9 @@ pub fn read(manifest: &Value) -> Result<Vec<Object>, String> {
         }
         "Namespace" => vec![policies::namespace(metadata)],
         "NetworkPolicy" => vec![policies::policy(metadata, part(manifest, "spec", &named)?)],
+        "AdminNetworkPolicy" | "BaselineAdminNetworkPolicy" | "ClusterNetworkPolicy" => {
+            policies::cluster_policy(kind, metadata, manifest).into_iter().collect()
+        }
         "Deployment" | "ReplicaSet" | "StatefulSet" => workload(manifest, &metadata, &named)?,
         _ => Vec::new(),
     })
@@ -192,21 +198,21 @@ fn workload(manifest: &Value, metadata: &Metadata, named: &str) -> Result<Vec<Ob
 }
 
 fn node(metadata: Metadata, status: Status) -> Object {
-    let addresses = status
-        .addresses
-        .iter()
-        .filter(|a| a.r#type == "InternalIP")
-        .filter_map(|a| a.address.parse().ok())
-        .collect();
+    let of_type = |internal: bool| {
+        let addresses = status.addresses.iter().filter(move |a| (a.r#type == "InternalIP") == internal);
+        addresses.filter_map(|a| a.address.parse().ok()).collect()
+    };
     Object::Node(
         metadata.name,
         Node {
             uid: metadata.uid,
-            addresses,
+            addresses: of_type(true),
+            other_addresses: of_type(false),
             annotations: relevant(metadata.annotations),
             zone: metadata.labels.get(ZONE).cloned(),
             ready: status.conditions.iter().all(|c| c.r#type != "Ready" || c.status == "True"),
             excluded: metadata.labels.contains_key(EXCLUDED),
+            labels: metadata.labels,
         },
     )
 }

@@ -133,7 +133,10 @@ impl Planner {
             Object::ClusterNetwork(network) if self.cluster.network.as_ref() == Some(network) => return false,
             Object::ClusterNetwork(_) => self.mark(Unit::Network),
             Object::Node(name, node) if self.cluster.nodes.get(name) == Some(node) => return false,
-            Object::Node(name, _) => self.mark_node(&name.clone()),
+            Object::Node(name, node) => match self.cluster.nodes.get(name) {
+                Some(old) if old.differs_for_policies_only(node) => self.mark(Unit::Node(name.clone())),
+                _ => self.mark_node(&name.clone()),
+            },
             Object::Pod(name, pod) => match self.cluster.pods.get(name) {
                 Some(old) if old == pod => return false,
                 _ => {
@@ -164,6 +167,11 @@ impl Planner {
                 self.change_policy(name, Some(policy.clone()));
                 return true;
             }
+            Object::ClusterPolicy(name, policy) if self.cluster.cluster_policies.get(name) == Some(policy) => return false,
+            Object::ClusterPolicy(name, policy) => {
+                self.change_cluster_policy(name, Some(policy.clone()));
+                return true;
+            }
         }
         self.cluster.insert(object);
         true
@@ -190,6 +198,7 @@ impl Planner {
             }
             Object::Namespace(name, _) => return self.change_namespace(name, None),
             Object::NetworkPolicy(name, _) => return self.change_policy(name, None),
+            Object::ClusterPolicy(name, _) => return self.change_cluster_policy(name, None),
         }
         self.cluster.remove(object);
     }

@@ -1,9 +1,10 @@
-//! Network policies and the labels of namespaces, cut down to what the network depends on.
+//! Network policies, cluster-wide policies ([`cluster`]) and the labels of namespaces, cut down to what the network depends on.
 //!
 //! [`NetworkPolicySpec`] is what the user wrote; [`read`](read::read) turns it into a [`Policy`] without anything left to interpret.
 //! What cannot be read closes and never opens: the rule it is in allows nothing.
 
 pub mod block;
+pub mod cluster;
 pub mod log;
 pub mod read;
 pub mod selector;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 
+pub use cluster::{ClusterPolicy, ClusterPolicyKind, ClusterPolicyName};
 pub use selector::{Namespaces, Selection, Selector};
 
 use crate::cluster::Namespaced;
@@ -213,6 +215,8 @@ pub enum Peer {
     Pods(Selection),
     /// Addresses.
     Addresses(Vec<IpNet>),
+    /// Nodes, by their labels; only cluster-wide policies name them.
+    Nodes(Selector),
 }
 
 /// Ports of one protocol.
@@ -240,10 +244,21 @@ pub enum Which {
 pub enum Role {
     /// It isolates these pods.
     Subject,
-    /// It allows traffic with these pods.
+    /// It is cluster-wide and judges these pods, which isolates nobody.
+    ClusterSubject,
+    /// It is about traffic with these pods.
     Peers,
-    /// It allows traffic to the port that these pods call so.
+    /// It is about traffic to the port that these pods call so.
     Port(String, Protocol),
+}
+
+/// Who uses a selection.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum User {
+    /// A network policy.
+    Policy(PolicyName),
+    /// A cluster-wide policy.
+    Cluster(ClusterPolicyName),
 }
 
 impl Policy {
@@ -251,17 +266,7 @@ impl Policy {
     pub fn uses(&self) -> Vec<(Selection, Role)> {
         let mut uses = vec![(self.subject.clone(), Role::Subject)];
         for (direction, rules) in &self.rules {
-            for rule in rules {
-                let peers = rule.peers.iter().flatten();
-                uses.extend(peers.filter_map(|peer| match peer {
-                    Peer::Pods(selection) => Some((selection.clone(), Role::Peers)),
-                    Peer::Addresses(_) => None,
-                }));
-                for (name, protocol) in rule.named() {
-                    let destinations = rule.destinations(*direction, &self.subject);
-                    uses.extend(destinations.into_iter().map(|pods| (pods, Role::Port(name.to_owned(), protocol))));
-                }
-            }
+            uses.extend(rules.iter().flat_map(|rule| rule.uses(*direction, &self.subject)));
         }
         uses.sort();
         uses.dedup();
@@ -270,6 +275,22 @@ impl Policy {
 }
 
 impl Rule {
+    /// The selections it needs besides the pods it is about.
+    fn uses(&self, direction: Direction, subject: &Selection) -> Vec<(Selection, Role)> {
+        let peers = self.peers.iter().flatten();
+        let mut uses: Vec<_> = peers
+            .filter_map(|peer| match peer {
+                Peer::Pods(selection) => Some((selection.clone(), Role::Peers)),
+                Peer::Addresses(_) | Peer::Nodes(_) => None,
+            })
+            .collect();
+        for (name, protocol) in self.named() {
+            let destinations = self.destinations(direction, subject);
+            uses.extend(destinations.into_iter().map(|pods| (pods, Role::Port(name.to_owned(), protocol))));
+        }
+        uses
+    }
+
     /// Its named ports.
     pub fn named(&self) -> impl Iterator<Item = (&str, Protocol)> {
         self.ports.iter().flatten().filter_map(|port| match &port.which {
@@ -287,7 +308,7 @@ impl Rule {
                 .iter()
                 .map(|peer| match peer {
                     Peer::Pods(selection) => selection.clone(),
-                    Peer::Addresses(_) => Selection::everyone(),
+                    Peer::Addresses(_) | Peer::Nodes(_) => Selection::everyone(),
                 })
                 .collect(),
         }

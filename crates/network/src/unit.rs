@@ -21,7 +21,7 @@ pub use service::announcer_port;
 use crate::cluster::{Cluster, NodeName, PodName};
 use crate::external::pool_problem;
 use crate::northbound::{Member, RowId};
-use crate::policy::{PolicyName, Role, Selection};
+use crate::policy::{ClusterPolicyName, PolicyName, Role, Selection, Selector};
 use crate::problem::{ObjectRef, Problem};
 use crate::service::ServiceName;
 
@@ -45,6 +45,8 @@ pub const EXTERNAL_NETWORK: &str = "external";
 pub enum Unit {
     /// The cluster router, the join switch and what services and nodes meet in.
     Network,
+    /// A set of nodes that policies speak of; before nodes, which are in it.
+    Nodes(Selector),
     /// A node's switch, its router port, its management port and its service port.
     Node(NodeName),
     /// A node's gateway router and external switch.
@@ -55,6 +57,8 @@ pub enum Unit {
     Policy(PolicyName),
     /// How much is logged of what policies did in a namespace.
     PolicyLog(String),
+    /// What a cluster-wide policy says.
+    ClusterPolicy(ClusterPolicyName),
     /// A pod's port.
     Pod(PodName),
     /// A pool of external addresses; it has problems only.
@@ -81,10 +85,12 @@ impl Unit {
             .into_iter()
             .flat_map(|node| [Self::Node(node.clone()), Self::Gateway(node)]);
         std::iter::once(Self::Network)
+            .chain(cluster.node_selectors().cloned().map(Self::Nodes))
             .chain(per_node)
             .chain(cluster.selections().map(|(pods, role)| Self::Selection(pods.clone(), role.clone())))
             .chain(cluster.policies.keys().cloned().map(Self::Policy))
             .chain(cluster.namespaces.keys().cloned().map(Self::PolicyLog))
+            .chain(cluster.cluster_policies.keys().cloned().map(Self::ClusterPolicy))
             .chain(cluster.pods.keys().cloned().map(Self::Pod))
             .chain(cluster.pools.keys().cloned().map(Self::Pool))
             .chain(cluster.services.keys().cloned().map(Self::Service))
@@ -96,11 +102,13 @@ impl Unit {
         let mut fragment = Fragment::default();
         match self {
             Self::Network => network::compile(cluster, &mut fragment),
+            Self::Nodes(labels) => policy::nodes::compile(cluster, labels, &mut fragment),
             Self::Node(name) => node::compile(cluster, name, &mut fragment),
             Self::Gateway(name) => gateway::compile(cluster, name, &mut fragment),
             Self::Selection(pods, role) => policy::selection::compile(cluster, pods, role, &mut fragment),
             Self::Policy(name) => policy::compile(cluster, name, &mut fragment),
             Self::PolicyLog(namespace) => policy::log::compile(cluster, namespace, &mut fragment),
+            Self::ClusterPolicy(name) => policy::cluster::compile(cluster, name, &mut fragment),
             Self::Pod(name) => pod::compile(cluster, name, &mut fragment),
             Self::Pool(name) => fragment.problems.extend(pool_problem(cluster, name)),
             Self::Service(name) => service::compile(cluster, name, &mut fragment),
@@ -113,11 +121,12 @@ impl Unit {
     /// The object this unit is made for.
     pub fn object(&self, cluster: &Cluster) -> ObjectRef {
         match self {
-            Self::Network => cluster.network_ref(),
+            Self::Network | Self::Nodes(_) => cluster.network_ref(),
             Self::Node(name) | Self::Gateway(name) => cluster.node_ref(name),
             Self::Selection(pods, _) => policy::selection::owner(cluster, pods),
             Self::Policy(name) => cluster.policy_ref(name),
             Self::PolicyLog(namespace) => cluster.namespace_ref(namespace),
+            Self::ClusterPolicy(name) => cluster.cluster_policy_ref(name),
             Self::Pod(name) => cluster.pod_ref(name),
             Self::Pool(name) => cluster.pool_ref(name),
             Self::Service(name) => cluster.service_ref(name),
@@ -129,13 +138,16 @@ impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Network => f.write_str("network"),
+            Self::Nodes(labels) => write!(f, "nodes {labels}"),
             Self::Node(name) => write!(f, "node {name}"),
             Self::Gateway(name) => write!(f, "gateway {name}"),
             Self::Selection(pods, Role::Subject) => write!(f, "isolated pods {pods}"),
+            Self::Selection(pods, Role::ClusterSubject) => write!(f, "pods of cluster-wide policies {pods}"),
             Self::Selection(pods, Role::Peers) => write!(f, "allowed pods {pods}"),
             Self::Selection(pods, Role::Port(port, protocol)) => write!(f, "port {port}/{protocol} of pods {pods}"),
             Self::Policy(name) => write!(f, "policy {name}"),
             Self::PolicyLog(namespace) => write!(f, "log of policies of namespace {namespace}"),
+            Self::ClusterPolicy(name) => write!(f, "cluster-wide policy {name}"),
             Self::Pod(name) => write!(f, "pod {name}"),
             Self::Pool(name) => write!(f, "pool {name}"),
             Self::Service(name) => write!(f, "service {name}"),

@@ -2,6 +2,7 @@
 //! nothing, the order of events leaves no trace, no address is used twice, released addresses return.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod cluster_policies;
 mod database;
 mod policies;
 mod services;
@@ -28,6 +29,7 @@ enum Step {
         ready: bool,
         excluded: bool,
         zone: Option<u8>,
+        labels: BTreeMap<String, String>,
     },
     /// A namespace or a policy.
     Policy(Object),
@@ -59,14 +61,16 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     prop_oneof![
         1 => (network, prop::bool::weighted(0.2)).prop_map(|(cidrs, kube_proxy)| Step::Network { cidrs, kube_proxy }),
-        4 => (0..6u8, any::<bool>(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.1), prop::option::of(0..2u8))
-            .prop_map(|(number, gateway, address, ready, excluded, zone)| Step::Node { number, gateway, address, ready, excluded, zone }),
+        4 => (0..6u8, any::<bool>(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.1), prop::option::of(0..2u8), policies::labels())
+            .prop_map(|(number, gateway, address, ready, excluded, zone, labels)| Step::Node { number, gateway, address, ready, excluded, zone, labels }),
         10 => services::object().prop_map(Step::Service),
         3 => services::object().prop_map(Step::Gone),
         1 => (0..6u8).prop_map(Step::NodeGone),
         12 => (0..24u8, 0..6u8, 0..2u8, prop::bool::weighted(0.1), prop::option::weighted(0.1, 0..16u8), policies::labels(), policies::ports())
             .prop_map(|(number, node, generation, finished, asks, labels, ports)| Step::Pod { number, node, generation, finished, asks, labels, ports }),
         8 => policies::object().prop_map(Step::Policy),
+        4 => cluster_policies::object().prop_map(Step::Policy),
+        1 => cluster_policies::object().prop_map(Step::PolicyGone),
         2 => policies::object().prop_map(Step::PolicyGone),
         5 => (0..24u8).prop_map(Step::PodGone),
         6 => Just(Step::Compile),
@@ -128,6 +132,7 @@ impl World {
                 ready,
                 excluded,
                 zone,
+                labels,
             } => {
                 let ip = IpAddr::from([172, 30, 0, *number]);
                 let report = format!(r#"{{"mac":"02:00:00:00:00:{number:02x}","addresses":["{ip}/24"]}}"#);
@@ -139,6 +144,8 @@ impl World {
                     ready: *ready,
                     excluded: *excluded,
                     zone: zone.map(|zone| format!("zone{zone}")),
+                    labels: labels.clone(),
+                    ..Node::default()
                 };
                 self.nodes.insert(format!("node{number}"), node.clone());
                 planner.apply(Object::Node(format!("node{number}"), node));
@@ -253,6 +260,7 @@ proptest! {
             prop_assert_eq!(check::check(&full), vec![]);
             assert_addresses_are_sound(&planner)?;
             prop_assert_eq!(policies::wrong_sets(&planner), Vec::<String>::new());
+            prop_assert_eq!(cluster_policies::wrong_sets(&planner), Vec::<String>::new());
 
             let observed = database.observed();
             let transaction = diff(&observed, planner.desired(), &scope);

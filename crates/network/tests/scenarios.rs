@@ -1,6 +1,6 @@
 //! Scenarios: `cluster.yaml` in, the Northbound and every problem out, compared with the reviewed text beside it. Of scenarios about
-//! services (`service-*`) only what belongs to services is shown, of those about policies (`policy-*`) only what belongs to policies; the
-//! rest is that of any other cluster.
+//! services (`service-*`) only what belongs to services is shown, of those about policies (`policy-*`, `cluster-policy-*`) only what belongs to
+//! policies; the rest is that of any other cluster.
 //! `UPDATE_SCENARIOS=1 cargo test -p netloom-network --test scenarios` writes the texts anew; read the difference before you commit it.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -19,7 +19,7 @@ fn every_scenario_compiles_to_its_reviewed_text() {
         let name = folder.file_name().unwrap().to_str().unwrap();
         if name.starts_with("service-") {
             shown = of_services(&shown);
-        } else if name.starts_with("policy-") {
+        } else if name.starts_with("policy-") || name.starts_with("cluster-policy-") {
             shown = of_policies(&shown);
         }
         let expected = folder.join("northbound.txt");
@@ -65,6 +65,7 @@ fn of_policies(text: &str) -> String {
         "ACL ",
         "Address_Set ",
         "Meter",
+        "Port_Group cluster-subject",
         "Port_Group isolated",
         "Port_Group subject",
         "problem ",

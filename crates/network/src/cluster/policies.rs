@@ -7,20 +7,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, Pod, PodName};
+use crate::policy::cluster::RankedPolicy;
 use crate::policy::read::read;
 use crate::policy::selector::Anchor;
-use crate::policy::{Namespaces, NetworkPolicy, Policy, PolicyName, Role, Selection};
+use crate::policy::{
+    ClusterPolicy, ClusterPolicyName, Namespaces, NetworkPolicy, Policy, PolicyName, Role, Selection, Selector, User, cluster,
+};
 use crate::service::Protocol;
 
 /// A port's name with its protocol.
 type PortName = (String, Protocol);
 /// What selections are used for, and by which policies.
-type Uses = BTreeMap<Role, BTreeSet<PolicyName>>;
+type Uses = BTreeMap<Role, BTreeSet<User>>;
 
 /// Secondary keys of policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Policies {
     read: BTreeMap<PolicyName, Arc<Policy>>,
+    ranked: BTreeMap<ClusterPolicyName, Arc<RankedPolicy>>,
+    /// Selectors of nodes, and who uses them.
+    nodes: BTreeMap<Selector, BTreeSet<ClusterPolicyName>>,
     uses: BTreeMap<Selection, Uses>,
     anchored: BTreeMap<Anchor, BTreeSet<Selection>>,
     /// Selections of whose pods a port's name matters.
@@ -33,24 +39,55 @@ impl Policies {
     pub(super) fn insert(&mut self, name: &PolicyName, policy: &NetworkPolicy) {
         self.remove(name);
         let policy = Arc::new(read(&name.namespace, &policy.spec));
-        for (selection, role) in policy.uses() {
+        self.use_all(&User::Policy(name.clone()), policy.uses());
+        self.read.insert(name.clone(), policy);
+    }
+
+    pub(super) fn remove(&mut self, name: &PolicyName) {
+        let Some(policy) = self.read.remove(name) else { return };
+        self.use_no_more(&User::Policy(name.clone()), policy.uses());
+    }
+
+    pub(super) fn insert_ranked(&mut self, name: &ClusterPolicyName, policy: &ClusterPolicy) {
+        self.remove_ranked(name);
+        let policy = Arc::new(cluster::read(name.kind, &policy.spec));
+        self.use_all(&User::Cluster(name.clone()), policy.uses());
+        for nodes in policy.nodes() {
+            self.nodes.entry(nodes.clone()).or_default().insert(name.clone());
+        }
+        self.ranked.insert(name.clone(), policy);
+    }
+
+    pub(super) fn remove_ranked(&mut self, name: &ClusterPolicyName) {
+        let Some(policy) = self.ranked.remove(name) else { return };
+        self.use_no_more(&User::Cluster(name.clone()), policy.uses());
+        for nodes in policy.nodes() {
+            if let Some(users) = self.nodes.get_mut(nodes) {
+                users.remove(name);
+                if users.is_empty() {
+                    self.nodes.remove(nodes);
+                }
+            }
+        }
+    }
+
+    fn use_all(&mut self, user: &User, uses: Vec<(Selection, Role)>) {
+        for (selection, role) in uses {
             self.anchored.entry(selection.anchor()).or_default().insert(selection.clone());
             if let Role::Port(port, protocol) = &role {
                 let naming = self.naming.entry((port.clone(), *protocol)).or_default();
                 naming.insert(selection.clone());
             }
             let users = self.uses.entry(selection).or_default().entry(role).or_default();
-            users.insert(name.clone());
+            users.insert(user.clone());
         }
-        self.read.insert(name.clone(), policy);
     }
 
-    pub(super) fn remove(&mut self, name: &PolicyName) {
-        let Some(policy) = self.read.remove(name) else { return };
-        for (selection, role) in policy.uses() {
+    fn use_no_more(&mut self, user: &User, uses: Vec<(Selection, Role)>) {
+        for (selection, role) in uses {
             let Some(roles) = self.uses.get_mut(&selection) else { continue };
             if let Some(users) = roles.get_mut(&role) {
-                users.remove(name);
+                users.remove(user);
                 if !users.is_empty() {
                     continue;
                 }
@@ -110,6 +147,21 @@ impl Cluster {
         self.policy_index.read.get(name).map(Arc::as_ref)
     }
 
+    /// A cluster-wide policy as read.
+    pub fn ranked_policy(&self, name: &ClusterPolicyName) -> Option<&RankedPolicy> {
+        self.policy_index.ranked.get(name).map(Arc::as_ref)
+    }
+
+    /// All selectors of nodes that policies use.
+    pub fn node_selectors(&self) -> impl Iterator<Item = &Selector> {
+        self.policy_index.nodes.keys()
+    }
+
+    /// Policies that speak of the nodes with these labels.
+    pub(crate) fn node_users(&self, nodes: &Selector) -> impl Iterator<Item = &ClusterPolicyName> {
+        self.policy_index.nodes.get(nodes).into_iter().flatten()
+    }
+
     /// All selections that policies use, and what for.
     pub fn selections(&self) -> impl Iterator<Item = (&Selection, &Role)> {
         let uses = self.policy_index.uses.iter();
@@ -117,7 +169,7 @@ impl Cluster {
     }
 
     /// Policies that use a selection so.
-    pub fn users(&self, selection: &Selection, role: &Role) -> impl Iterator<Item = &PolicyName> {
+    pub fn users(&self, selection: &Selection, role: &Role) -> impl Iterator<Item = &User> {
         let roles = self.policy_index.uses.get(selection);
         roles.and_then(|roles| roles.get(role)).into_iter().flatten()
     }

@@ -1,7 +1,7 @@
 //! References to the objects of a cluster, as rows name their owners and problems their causes.
 
 use crate::cluster::{Cluster, PodName};
-use crate::policy::PolicyName;
+use crate::policy::{ClusterPolicyName, PolicyName};
 use crate::problem::ObjectRef;
 use crate::service::ServiceName;
 
@@ -36,6 +36,12 @@ impl Cluster {
     pub fn policy_ref(&self, name: &PolicyName) -> ObjectRef {
         let uid = self.policies.get(name).map_or("", |policy| policy.uid.as_str());
         ObjectRef::namespaced("NetworkPolicy", &name.namespace, &name.name, uid)
+    }
+
+    /// Reference to a cluster-wide policy for owners and problems.
+    pub fn cluster_policy_ref(&self, name: &ClusterPolicyName) -> ObjectRef {
+        let uid = self.cluster_policies.get(name).map_or("", |policy| policy.uid.as_str());
+        ObjectRef::cluster(name.kind.as_str(), &name.name, uid)
     }
 
     /// Reference to a pool for problems.

@@ -1,12 +1,14 @@
-//! Namespaces, network policies and the names of containers' ports from manifests.
+//! Namespaces, network policies, cluster-wide policies and the names of containers' ports from manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{Metadata, relevant};
 use crate::cluster::{NamedPort, Object};
-use crate::policy::{Namespace, NetworkPolicy, NetworkPolicySpec};
+use crate::policy::cluster::GROUP;
+use crate::policy::{ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, Namespace, NetworkPolicy, NetworkPolicySpec};
 use crate::service::Protocol;
 
 #[derive(Deserialize, Default)]
@@ -32,6 +34,18 @@ pub(super) fn namespace(metadata: Metadata) -> Object {
 pub(super) fn policy(metadata: Metadata, spec: NetworkPolicySpec) -> Object {
     let uid = metadata.uid.clone();
     Object::NetworkPolicy(metadata.namespaced(), NetworkPolicy { uid, spec })
+}
+
+/// None for a kind of another group that is called the same.
+pub(super) fn cluster_policy(kind: &str, metadata: Metadata, manifest: &Value) -> Option<Object> {
+    let version = manifest["apiVersion"].as_str();
+    let ours = version.is_none_or(|version| version.split('/').next() == Some(GROUP));
+    let name = ClusterPolicyName {
+        kind: ClusterPolicyKind::parse(kind).filter(|_| ours)?,
+        name: metadata.name,
+    };
+    let (uid, spec) = (metadata.uid, manifest["spec"].clone());
+    Some(Object::ClusterPolicy(name, ClusterPolicy { uid, spec }))
 }
 
 /// Ports with a name, of the containers that run as long as the pod does.

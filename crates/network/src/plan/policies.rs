@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::cluster::{Pod, PodName};
 use crate::plan::Planner;
 use crate::policy::log::log_of;
-use crate::policy::{Namespace, NetworkPolicy, PolicyName, Role, Selection};
+use crate::policy::{ClusterPolicy, ClusterPolicyName, Namespace, NetworkPolicy, PolicyName, Role, Selection, Selector, User};
 use crate::unit::Unit;
 
 impl Planner {
@@ -16,11 +16,34 @@ impl Planner {
         self.cluster.set_policy(name, policy);
         let after = self.uses(name);
         self.mark(Unit::Policy(name.clone()));
-        for (selection, role) in before.union(&after) {
+        self.mark_uses(&User::Policy(name.clone()), &before, &after);
+    }
+
+    /// Adds, replaces or takes away a cluster-wide policy.
+    pub(super) fn change_cluster_policy(&mut self, name: &ClusterPolicyName, policy: Option<ClusterPolicy>) {
+        let (before, nodes_before) = self.ranked_uses(name);
+        self.cluster.set_cluster_policy(name, policy);
+        let (after, nodes_after) = self.ranked_uses(name);
+        self.revision += 1; // it says of itself whether it is in force
+        self.mark(Unit::ClusterPolicy(name.clone()));
+        self.mark_uses(&User::Cluster(name.clone()), &before, &after);
+        for labels in nodes_before.symmetric_difference(&nodes_after) {
+            if self.cluster.node_users(labels).any(|user| user != name) {
+                continue;
+            }
+            self.mark(Unit::Nodes(labels.clone()));
+            let nodes = self.cluster.nodes.iter().filter(|(_, node)| labels.matches(&node.labels));
+            self.dirty.extend(nodes.map(|(name, _)| Unit::Node(name.clone())));
+        }
+    }
+
+    /// Marks the sets a policy uses or used, and the pods of those that nobody else does.
+    fn mark_uses(&mut self, user: &User, before: &BTreeSet<(Selection, Role)>, after: &BTreeSet<(Selection, Role)>) {
+        for (selection, role) in before.union(after) {
             self.mark(Unit::Selection(selection.clone(), role.clone()));
         }
-        for (selection, role) in before.symmetric_difference(&after) {
-            let others = self.cluster.users(selection, role).any(|user| user != name);
+        for (selection, role) in before.symmetric_difference(after) {
+            let others = self.cluster.users(selection, role).any(|other| other != user);
             if !others {
                 self.dirty.extend(self.cluster.pods_in(selection).cloned().map(Unit::Pod));
             }
@@ -62,7 +85,10 @@ impl Planner {
             let role = Role::Port(port.0.clone(), port.1);
             let selections: Vec<Selection> = self.cluster.naming(port, &name.namespace).cloned().collect();
             for selection in selections {
-                let users = self.cluster.users(&selection, &role).cloned().map(Unit::Policy);
+                let users = self.cluster.users(&selection, &role).cloned().map(|user| match user {
+                    User::Policy(name) => Unit::Policy(name),
+                    User::Cluster(name) => Unit::ClusterPolicy(name),
+                });
                 self.dirty.extend(users);
                 self.mark(Unit::Selection(selection, role.clone()));
             }
@@ -89,5 +115,12 @@ impl Planner {
             .policy(name)
             .map(|policy| policy.uses().into_iter().collect())
             .unwrap_or_default()
+    }
+
+    fn ranked_uses(&self, name: &ClusterPolicyName) -> (BTreeSet<(Selection, Role)>, BTreeSet<Selector>) {
+        let Some(policy) = self.cluster.ranked_policy(name) else {
+            return Default::default();
+        };
+        (policy.uses().into_iter().collect(), policy.nodes().into_iter().cloned().collect())
     }
 }

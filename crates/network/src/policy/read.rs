@@ -110,7 +110,7 @@ fn read_peer(namespace: &str, peer: &PeerSpec) -> Result<Peer, String> {
     }
 }
 
-fn read_selector(field: &str, spec: &LabelSelector) -> Result<Selector, String> {
+pub(super) fn read_selector(field: &str, spec: &LabelSelector) -> Result<Selector, String> {
     let (selector, complaints) = Selector::read(spec);
     complaints.first().map_or(Ok(selector), |why| Err(format!(".{field}.{why}")))
 }
@@ -158,7 +158,7 @@ fn read_port(port: &PortSpec) -> Result<Port, String> {
     Ok(Port { protocol, which })
 }
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let fits = name.len() <= LONGEST_NAME && name.bytes().any(|byte| byte.is_ascii_lowercase());
     fits && name
         .bytes()

@@ -16,7 +16,7 @@ use crate::rows::{
 };
 use crate::settings::{ServiceMode, Settings, is_ipv4, nth_host};
 use crate::unit::network::{edge, router};
-use crate::unit::policy::isolation;
+use crate::unit::policy::{isolation, nodes};
 use crate::unit::{CLUSTER_ROUTER, Fragment, SERVICES_GROUP, join};
 
 /// Above the routes, below nothing of ours.
@@ -47,6 +47,7 @@ struct Switch<'a> {
 
 pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
     fragment.problems.extend(problems(cluster, name));
+    nodes::join(cluster, name, fragment);
     let (Some(settings), Some(slot)) = (&cluster.records.settings, cluster.records.slot(name)) else {
         return;
     };

@@ -2,8 +2,10 @@
 //! group ([`selection`]), so that nothing about a policy's rules can open it.
 
 mod clause;
+pub(super) mod cluster;
 pub(super) mod isolation;
 pub(super) mod log;
+pub(super) mod nodes;
 pub(super) mod selection;
 
 use std::collections::BTreeMap;
@@ -12,7 +14,7 @@ use crate::cluster::Cluster;
 use crate::key::Key;
 use crate::northbound::{ids, put};
 use crate::policy::log::Verdict;
-use crate::policy::{Direction, Peer, Policy, PolicyName, Port, Rule, Selection, Which};
+use crate::policy::{Direction, Peer, PolicyName, Port, Rule, Selection, Which};
 use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
 use crate::service::Protocol;
@@ -25,11 +27,11 @@ use crate::unit::policy::selection::{port_group, set_name};
 enum Tier {
     /// What nothing takes from a pod.
     Always = 0,
-    /// Cluster-wide policy that others cannot overrule.
+    /// Cluster-wide policies that nobody can override.
     Admin = 1,
     /// `NetworkPolicy`.
     Policy = 2,
-    /// What is left.
+    /// What is left: cluster-wide policies that network policies override, and after them everything.
     Rest = 3,
 }
 
@@ -102,13 +104,14 @@ pub(super) fn compile(cluster: &Cluster, name: &PolicyName, fragment: &mut Fragm
         .extend(complaints.map(|why| Problem::new(cluster.policy_ref(name), "InvalidPolicy", why.as_str())));
     for (direction, rules) in &policy.rules {
         for rule in rules {
-            let exceptions = Exceptions {
+            let matches = Matches {
                 cluster,
-                policy,
+                subject: &policy.subject,
+                group: port_group(&policy.subject),
                 rule,
                 direction: *direction,
             };
-            for (part, condition) in exceptions.conditions() {
+            for (part, condition) in matches.conditions() {
                 let key = Key::new(format!("policy/{name}/{}/{}{part}", direction.as_str(), rule.number));
                 let group = port_group(&policy.subject);
                 let row = |key: &Key, priority, condition| Acl {
@@ -127,15 +130,17 @@ pub(super) fn compile(cluster: &Cluster, name: &PolicyName, fragment: &mut Fragm
     }
 }
 
-/// What one rule allows.
-struct Exceptions<'a> {
+/// Which packets one rule is about.
+struct Matches<'a> {
     cluster: &'a Cluster,
-    policy: &'a Policy,
+    subject: &'a Selection,
+    /// The port group of the subject.
+    group: Key,
     rule: &'a Rule,
     direction: Direction,
 }
 
-impl Exceptions<'_> {
+impl Matches<'_> {
     /// Matches by the part of the rule they stand for: one for all ports with numbers, and one for each number a named port has.
     fn conditions(&self) -> Vec<(String, String)> {
         let mut conditions = Vec::new();
@@ -159,9 +164,9 @@ impl Exceptions<'_> {
         conditions
     }
 
-    /// None if nobody is allowed.
+    /// None if it is about nobody.
     fn condition(&self, addresses: Vec<Option<Addresses>>, ports: Option<String>) -> Option<String> {
-        let mut parts = vec![self.direction.of_group(&set_name::<PortGroup>(&port_group(&self.policy.subject)))];
+        let mut parts = vec![self.direction.of_group(&set_name::<PortGroup>(&self.group))];
         for addresses in addresses.into_iter().flatten() {
             parts.push(addresses.to_clause()?);
         }
@@ -180,6 +185,7 @@ impl Exceptions<'_> {
                 match peer {
                     Peer::Pods(selection) => addresses.add_sets(|family| selection::peers(selection, family)),
                     Peer::Addresses(ranges) => ranges.iter().for_each(|range| addresses.add_range(*range)),
+                    Peer::Nodes(labels) => addresses.add_sets(|family| nodes::set(labels, family)),
                 }
             }
             addresses
@@ -201,7 +207,7 @@ impl Exceptions<'_> {
         let everyone = Selection::everyone();
         match (self.direction, &self.rule.peers) {
             (Direction::Ingress, _) => {
-                let subject = &self.policy.subject;
+                let subject = self.subject;
                 let entry = |number| (number, "", [self.peers(), vec![destinations(subject, number)]].concat());
                 of(subject).into_iter().map(entry).collect()
             }
@@ -215,6 +221,7 @@ impl Exceptions<'_> {
                 for peer in peers {
                     match peer {
                         Peer::Addresses(nets) => nets.iter().for_each(|net| ranges.add_range(*net)),
+                        Peer::Nodes(_) => {} // no container's port is theirs
                         Peer::Pods(selection) => {
                             for number in of(selection) {
                                 let addresses = numbers.entry(number).or_insert_with(|| Addresses::new(Side::Destination));

@@ -7,7 +7,7 @@ use netloom_network::policy::{
     BlockSpec, Expression, LabelSelector, NetworkPolicySpec, NumberOrName, PeerSpec, PortSpec, Role, RuleSpec, Selection,
 };
 use netloom_network::service::Protocol;
-use netloom_network::{Cluster, Key, Namespace, NetworkPolicy, Object, Planner, PolicyName, RowId};
+use netloom_network::{Cluster, ClusterPolicy, ClusterPolicyName, Key, Namespace, NetworkPolicy, Object, Planner, PolicyName, RowId};
 use proptest::prelude::*;
 
 pub const NAMESPACES: [&str; 2] = ["default", "guarded"];
@@ -17,6 +17,7 @@ pub const NAMESPACES: [&str; 2] = ["default", "guarded"];
 pub struct Objects {
     namespaces: BTreeMap<String, Namespace>,
     policies: BTreeMap<PolicyName, NetworkPolicy>,
+    cluster_policies: BTreeMap<ClusterPolicyName, ClusterPolicy>,
 }
 
 impl Objects {
@@ -24,6 +25,7 @@ impl Objects {
         match object {
             Object::Namespace(name, namespace) => drop(self.namespaces.insert(name, namespace)),
             Object::NetworkPolicy(name, policy) => drop(self.policies.insert(name, policy)),
+            Object::ClusterPolicy(name, policy) => drop(self.cluster_policies.insert(name, policy)),
             other => unreachable!("{other:?} is none of these"),
         }
     }
@@ -32,6 +34,7 @@ impl Objects {
         match object {
             Object::Namespace(name, _) => drop(self.namespaces.remove(name)),
             Object::NetworkPolicy(name, _) => drop(self.policies.remove(name)),
+            Object::ClusterPolicy(name, _) => drop(self.cluster_policies.remove(name)),
             other => unreachable!("{other:?} is none of these"),
         }
     }
@@ -47,7 +50,9 @@ impl Objects {
             .clone()
             .into_iter()
             .map(|(name, object)| Object::NetworkPolicy(name, object));
-        namespaces.chain(policies)
+        let cluster_policies = self.cluster_policies.clone().into_iter();
+        let cluster_policies = cluster_policies.map(|(name, object)| Object::ClusterPolicy(name, object));
+        namespaces.chain(policies).chain(cluster_policies)
     }
 }
 
@@ -102,7 +107,7 @@ fn spec() -> impl Strategy<Value = NetworkPolicySpec> {
         })
 }
 
-fn selector() -> impl Strategy<Value = LabelSelector> {
+pub fn selector() -> impl Strategy<Value = LabelSelector> {
     let operator = prop_oneof![
         4 => Just(("In", vec!["v0".to_owned()])),
         2 => Just(("In", vec!["v0".to_owned(), "v1".to_owned()])),
@@ -172,7 +177,7 @@ pub fn wrong_sets(planner: &Planner) -> Vec<String> {
     for (selection, role) in cluster.selections() {
         let mut expected: BTreeMap<(&str, String, &'static str), BTreeSet<String>> = BTreeMap::new();
         match role {
-            Role::Subject => drop(expected.insert(("Port_Group", format!("subject/{selection}"), "ports"), BTreeSet::new())),
+            Role::Subject | Role::ClusterSubject => drop(expected.insert(("Port_Group", group(role, selection), "ports"), BTreeSet::new())),
             Role::Peers => {
                 for family in [4, 6] {
                     expected.insert(("Address_Set", format!("peers/{selection}/{family}"), "addresses"), BTreeSet::new());
@@ -188,10 +193,10 @@ pub fn wrong_sets(planner: &Planner) -> Vec<String> {
             let Some(assignment) = cluster.records.assignment(name, &pod.uid).filter(|_| pod.wants_port()) else {
                 continue;
             };
-            if *role == Role::Subject {
+            if matches!(role, Role::Subject | Role::ClusterSubject) {
                 let port = Key::new(format!("port/{}/{}/eth0", name.namespace, name.name)).uuid("Logical_Switch_Port");
                 expected
-                    .entry(("Port_Group", format!("subject/{selection}"), "ports"))
+                    .entry(("Port_Group", group(role, selection), "ports"))
                     .or_default()
                     .insert(port.to_string());
                 continue;
@@ -223,6 +228,11 @@ pub fn wrong_sets(planner: &Planner) -> Vec<String> {
         }
     }
     wrong
+}
+
+fn group(role: &Role, selection: &Selection) -> String {
+    let cluster = if *role == Role::ClusterSubject { "cluster-" } else { "" };
+    format!("{cluster}subject/{selection}")
 }
 
 fn is_in(cluster: &Cluster, selection: &Selection, namespace: &str, labels: &BTreeMap<String, String>) -> bool {

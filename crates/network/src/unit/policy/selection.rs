@@ -7,7 +7,7 @@ use crate::cluster::{Cluster, Pod, PodName};
 use crate::key::Key;
 use crate::northbound::{Member, Placed, RowId, ids, put};
 use crate::policy::log::Verdict;
-use crate::policy::{Direction, Namespaces, PolicyName, Role, Selection};
+use crate::policy::{Direction, Namespaces, PolicyName, Role, Selection, User};
 use crate::problem::ObjectRef;
 use crate::rows::{Acl, AddressSet, PortGroup};
 use crate::service::{Family, Protocol};
@@ -15,11 +15,16 @@ use crate::unit::Fragment;
 use crate::unit::policy::isolation::isolated;
 use crate::unit::policy::{DENY, Tier, acl};
 
-const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+pub(super) const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
 /// Key of the port group of the pods that policies isolate.
 pub(super) fn port_group(pods: &Selection) -> Key {
     Key::new(format!("subject/{pods}"))
+}
+
+/// Key of the port group of the pods that cluster-wide policies judge. Not that of the pods to isolate, which has a denial.
+pub(super) fn cluster_group(pods: &Selection) -> Key {
+    Key::new(format!("cluster-subject/{pods}"))
 }
 
 fn address_set(pods: &Selection, family: Family) -> Key {
@@ -47,7 +52,7 @@ pub(super) fn set_name<T: Table>(key: &Key) -> String {
     format!("{kind}_{digest}")
 }
 
-fn number(family: Family) -> u8 {
+pub(super) fn number(family: Family) -> u8 {
     match family {
         Family::Ipv4 => 4,
         Family::Ipv6 => 6,
@@ -69,6 +74,7 @@ pub(in crate::unit) fn compile(cluster: &Cluster, pods: &Selection, role: &Role,
     let owner = owner(cluster, pods);
     match role {
         Role::Subject => compile_subject(cluster, pods, &owner, fragment),
+        Role::ClusterSubject => drop(put_port_group(&cluster_group(pods), &owner, fragment)),
         Role::Peers => {
             for family in FAMILIES {
                 put_address_set(address_set(pods, family), &owner, fragment);
@@ -105,6 +111,7 @@ pub(in crate::unit) fn join(cluster: &Cluster, name: &PodName, pod: &Pod, port: 
         for role in roles.keys() {
             match role {
                 Role::Subject => groups.push(port_group(pods)),
+                Role::ClusterSubject => groups.push(cluster_group(pods)),
                 Role::Peers => add_addresses(&|family| address_set(pods, family)),
                 Role::Port(port, protocol) => {
                     let numbers = pod
@@ -128,16 +135,14 @@ pub(in crate::unit) fn join(cluster: &Cluster, name: &PodName, pod: &Pod, port: 
 
 fn compile_subject(cluster: &Cluster, pods: &Selection, owner: &ObjectRef, fragment: &mut Fragment) {
     let group = port_group(pods);
-    let name = set_name::<PortGroup>(&group);
-    let row = PortGroup {
-        name: name.clone(),
-        external_ids: ids(&group, owner),
-        ..Default::default()
-    };
-    put(fragment, &group, row);
+    let name = put_port_group(&group, owner, fragment);
     for direction in Direction::ALL {
-        let isolates = |name: &&PolicyName| cluster.policy(name).is_some_and(|policy| policy.rules.contains_key(&direction));
-        let policies: Vec<&PolicyName> = cluster.users(pods, &Role::Subject).filter(isolates).collect();
+        let isolates = |name: &PolicyName| cluster.policy(name).is_some_and(|policy| policy.rules.contains_key(&direction));
+        let users = cluster.users(pods, &Role::Subject).filter_map(|user| match user {
+            User::Policy(policy) => Some(policy),
+            User::Cluster(_) => None,
+        });
+        let policies: Vec<_> = users.filter(|name| isolates(name)).collect();
         let Some(first) = policies.first() else { continue };
         let key = Key::new(format!("deny/{pods}/{}", direction.as_str()));
         let mut row = Acl {
@@ -158,7 +163,19 @@ fn compile_subject(cluster: &Cluster, pods: &Selection, owner: &ObjectRef, fragm
     }
 }
 
-fn put_address_set(key: Key, owner: &ObjectRef, fragment: &mut Fragment) {
+/// Puts an empty port group; returns its name.
+fn put_port_group(key: &Key, owner: &ObjectRef, fragment: &mut Fragment) -> String {
+    let name = set_name::<PortGroup>(key);
+    let row = PortGroup {
+        name: name.clone(),
+        external_ids: ids(key, owner),
+        ..Default::default()
+    };
+    put(fragment, key, row);
+    name
+}
+
+pub(super) fn put_address_set(key: Key, owner: &ObjectRef, fragment: &mut Fragment) {
     let row = AddressSet {
         name: set_name::<AddressSet>(&key),
         external_ids: ids(&key, owner),

@@ -1,0 +1,44 @@
+//! Address sets of the nodes that cluster-wide policies speak of, one pair for each selector. Nodes put themselves in.
+
+use netloom_ovsdb::{Atom, Table as _};
+
+use crate::cluster::Cluster;
+use crate::key::Key;
+use crate::northbound::{Member, RowId};
+use crate::policy::Selector;
+use crate::rows::AddressSet;
+use crate::service::Family;
+use crate::unit::Fragment;
+use crate::unit::policy::selection::{FAMILIES, number, put_address_set, set_name};
+
+fn address_set(labels: &Selector, family: Family) -> Key {
+    Key::new(format!("nodes/{labels}/{}", number(family)))
+}
+
+/// Name of the set of the addresses of nodes with these labels.
+pub(super) fn set(labels: &Selector, family: Family) -> String {
+    set_name::<AddressSet>(&address_set(labels, family))
+}
+
+pub(in crate::unit) fn compile(cluster: &Cluster, labels: &Selector, fragment: &mut Fragment) {
+    if cluster.node_users(labels).next().is_none() {
+        return;
+    }
+    for family in FAMILIES {
+        put_address_set(address_set(labels, family), &cluster.network_ref(), fragment);
+    }
+}
+
+/// Adds a node's addresses to the sets it is in, whether or not it has subnets.
+pub(in crate::unit) fn join(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
+    let Some(node) = cluster.nodes.get(name) else { return };
+    for labels in cluster.node_selectors().filter(|labels| labels.matches(&node.labels)) {
+        for address in node.addresses.iter().chain(&node.other_addresses) {
+            fragment.members.push(Member {
+                row: RowId::of(AddressSet::TABLE, &address_set(labels, Family::of(*address))),
+                column: "addresses",
+                value: Atom::from(address.to_string()),
+            });
+        }
+    }
+}

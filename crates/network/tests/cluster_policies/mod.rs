@@ -1,0 +1,83 @@
+//! Random cluster-wide policies of all three kinds, with mistakes; and whether the sets of nodes have the nodes they must have.
+
+use std::collections::BTreeSet;
+
+use netloom_network::policy::LabelSelector;
+use netloom_network::{ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, Key, Object, Planner, RowId};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::policies;
+
+pub fn object() -> impl Strategy<Value = Object> {
+    (0..6usize, any::<bool>(), 0..3u16, subject(), rules(true), rules(false)).prop_map(
+        |(number, admin, priority, subject, ingress, egress)| {
+            let kind = ClusterPolicyKind::ALL[number % 3];
+            let tier = if admin { "Admin" } else { "Baseline" };
+            let name = ClusterPolicyName {
+                kind,
+                name: format!("policy{number}"),
+            };
+            let spec = json!({ "tier": tier, "priority": priority * 500, "subject": subject, "ingress": ingress, "egress": egress });
+            Object::ClusterPolicy(name, ClusterPolicy { uid: String::new(), spec })
+        },
+    )
+}
+
+fn subject() -> impl Strategy<Value = Value> {
+    prop_oneof![4 => pods(), 1 => Just(json!({}))]
+}
+
+fn pods() -> impl Strategy<Value = Value> {
+    let namespaces = policies::selector().prop_map(|selector| json!({ "namespaces": written(&selector) }));
+    let pods = (policies::selector(), policies::selector())
+        .prop_map(|(namespaces, pods)| json!({ "pods": { "namespaceSelector": written(&namespaces), "podSelector": written(&pods) } }));
+    prop_oneof![namespaces, pods]
+}
+
+fn rules(ingress: bool) -> impl Strategy<Value = Vec<Value>> {
+    let action = prop_oneof![Just("Accept"), Just("Allow"), Just("Deny"), Just("Pass")];
+    let nodes = policies::selector().prop_map(|selector| json!({ "nodes": written(&selector) }));
+    let peer = prop_oneof![4 => pods(), 2 => nodes, 1 => Just(json!({ "networks": ["10.244.0.0/28", "fd00::/64"] })), 1 => Just(json!({}))];
+    let port = prop_oneof![
+        Just(json!({ "tcp": { "destinationPort": { "number": 80 } } })),
+        Just(json!({ "destinationNamedPort": "http" })),
+        Just(json!({ "portNumber": { "protocol": "UDP", "port": 80 } })),
+        Just(json!({ "namedPort": "http" })),
+    ];
+    let ports = prop::option::of(prop::collection::vec(port, 1..3));
+    let rule = (action, prop::collection::vec(peer, 1..3), ports).prop_map(move |(action, peers, ports)| {
+        let mut rule = json!({ "action": action });
+        rule[if ingress { "from" } else { "to" }] = json!(peers);
+        if let Some(ports) = ports {
+            let older = ports
+                .iter()
+                .any(|port| port.get("portNumber").is_some() || port.get("namedPort").is_some());
+            rule[if older { "ports" } else { "protocols" }] = json!(ports);
+        }
+        rule
+    });
+    prop::collection::vec(rule, 0..4)
+}
+
+fn written(selector: &LabelSelector) -> Value {
+    let expressions = selector.match_expressions.iter();
+    let expressions = expressions.map(|it| json!({ "key": it.key, "operator": it.operator, "values": it.values }));
+    json!({ "matchLabels": selector.match_labels, "matchExpressions": expressions.collect::<Vec<_>>() })
+}
+
+/// Every set of nodes has the nodes it must have and no other.
+pub fn wrong_sets(planner: &Planner) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for labels in planner.cluster().node_selectors() {
+        let row = RowId::of("Address_Set", &Key::new(format!("nodes/{labels}/4")));
+        let members = planner.desired().members(row, "addresses");
+        let members: BTreeSet<String> = members.map(|value| value.as_str().unwrap().to_owned()).collect();
+        let nodes = planner.cluster().nodes.values().filter(|node| labels.matches(&node.labels));
+        let expected: BTreeSet<String> = nodes.flat_map(|node| &node.addresses).map(ToString::to_string).collect();
+        if members != expected {
+            wrong.push(format!("nodes/{labels}: {members:?} instead of {expected:?}"));
+        }
+    }
+    wrong
+}
