@@ -15,7 +15,7 @@ pub struct Findings {
     pub problems: BTreeSet<Problem>,
     /// Subnets of each node.
     pub subnets: BTreeMap<String, String>,
-    /// Our own objects; each says whether it is in force.
+    /// Our own objects and cluster-wide policies; each says whether it is in force.
     pub own: BTreeSet<ObjectRef>,
     /// Services whose status shows other external addresses than it should.
     pub addresses: BTreeMap<ServiceName, Shown>,
@@ -43,9 +43,10 @@ impl Findings {
         });
         let network = cluster.network.as_ref().map(|_| cluster.network_ref());
         let pools = cluster.pools.keys().map(|name| cluster.pool_ref(name));
+        let policies = cluster.cluster_policies.keys().map(|name| cluster.cluster_policy_ref(name));
         let mut findings = Self {
             subnets: subnets.collect(),
-            own: network.into_iter().chain(pools).collect(),
+            own: network.into_iter().chain(pools).chain(policies).collect(),
             ..Self::default()
         };
         given.retain(|name| cluster.services.contains_key(name));

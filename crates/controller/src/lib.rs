@@ -35,6 +35,9 @@ pub use sync::{LOCK, monitored_tables};
 
 /// The definitions of our resources, for installers.
 pub const CRDS: &[&str] = &[
+    include_str!("../../../deploy/chart/crds/adminnetworkpolicies.yaml"),
+    include_str!("../../../deploy/chart/crds/baselineadminnetworkpolicies.yaml"),
+    include_str!("../../../deploy/chart/crds/clusternetworkpolicies.yaml"),
     include_str!("../../../deploy/chart/crds/clusternetworks.yaml"),
     include_str!("../../../deploy/chart/crds/externalpools.yaml"),
 ];

@@ -1,6 +1,7 @@
 //! Kubernetes objects cut down while they are read, so that a large cluster costs little memory: only the fields the network
 //! depends on are ever kept.
 
+mod cluster_policies;
 mod policies;
 mod services;
 
@@ -8,12 +9,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use anyhow::{Context as _, Result};
+pub use cluster_policies::{AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkPolicyObject};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, Resource};
 use netloom_network::cluster::ClusterNetwork;
 use netloom_network::settings::ClusterNetworkSpec;
-use netloom_network::{Cluster, Namespaced, Node, Object, Pod, manifest};
+use netloom_network::{Cluster, ClusterPolicyKind, Namespaced, Node, Object, Pod, manifest};
 pub use policies::{NamespaceObject, NetworkPolicyObject};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -142,6 +144,8 @@ resource!(
 pub trait Reduce {
     /// Labels of the objects to read; all of them unless said otherwise.
     const SELECTOR: &str = "";
+    /// Whether the API server may not know the kind: then there is no object of it.
+    const OPTIONAL: bool = false;
 
     /// The object of the pure core; none for one it does not know (a `ClusterNetwork` that is not `default`).
     fn reduce(self) -> Option<Object>;
@@ -166,15 +170,20 @@ impl Reduce for PodObject {
 
 impl Reduce for NodeObject {
     fn reduce(self) -> Option<Object> {
-        let internal = self.status.addresses.iter().filter(|a| a.r#type == "InternalIP");
+        let of_type = |internal: bool| {
+            let addresses = self.status.addresses.iter().filter(move |a| (a.r#type == "InternalIP") == internal);
+            addresses.filter_map(|a| a.address.parse().ok()).collect()
+        };
         let labels = self.metadata.labels.unwrap_or_default();
         let node = Node {
             uid: self.metadata.uid.unwrap_or_default(),
-            addresses: internal.filter_map(|a| a.address.parse().ok()).collect(),
+            addresses: of_type(true),
+            other_addresses: of_type(false),
             annotations: manifest::relevant(self.metadata.annotations.unwrap_or_default()),
             zone: labels.get(ZONE).filter(|zone| !zone.is_empty()).cloned(),
             ready: self.status.conditions.iter().any(|c| c.r#type == "Ready" && c.status == "True"),
             excluded: labels.contains_key(EXCLUDED),
+            labels,
         };
         Some(Object::Node(self.metadata.name.unwrap_or_default(), node))
     }
@@ -210,6 +219,9 @@ pub fn absent(cluster: &Cluster, kind: Kind, present: &[Object]) -> Vec<Object> 
         Kind::EndpointSlice => only_names(&cluster.slices, Object::EndpointSlice),
         Kind::Namespace => only_names(&cluster.namespaces, Object::Namespace),
         Kind::NetworkPolicy => only_names(&cluster.policies, Object::NetworkPolicy),
+        Kind::AdminNetworkPolicy => cluster_policies::known(cluster, ClusterPolicyKind::Admin),
+        Kind::BaselineAdminNetworkPolicy => cluster_policies::known(cluster, ClusterPolicyKind::Baseline),
+        Kind::ClusterNetworkPolicy => cluster_policies::known(cluster, ClusterPolicyKind::Cluster),
     };
     known.into_iter().filter(|object| !present.contains(&name(object))).collect()
 }
@@ -225,6 +237,7 @@ fn name(object: &Object) -> (&str, &str) {
         Object::Pod(name, _) | Object::Service(name, _) | Object::EndpointSlice(name, _) | Object::NetworkPolicy(name, _) => {
             (&name.namespace, &name.name)
         }
+        Object::ClusterPolicy(name, _) => (name.kind.as_str(), &name.name),
     }
 }
 
@@ -238,6 +251,9 @@ pub async fn read_cluster(client: &kube::Client) -> Result<Vec<Object>> {
     objects.extend(list::<EndpointSliceObject>(client).await?);
     objects.extend(list::<NamespaceObject>(client).await?);
     objects.extend(list::<NetworkPolicyObject>(client).await?);
+    objects.extend(list::<AdminNetworkPolicyObject>(client).await?);
+    objects.extend(list::<BaselineAdminNetworkPolicyObject>(client).await?);
+    objects.extend(list::<ClusterNetworkPolicyObject>(client).await?);
     Ok(objects)
 }
 
@@ -247,6 +263,14 @@ where
 {
     let selected = ListParams::default().labels(K::SELECTOR);
     let list = Api::<K>::all(client.clone()).list(&selected).await;
+    if K::OPTIONAL && matches!(&list, Err(error) if is_unknown(error)) {
+        return Ok(Vec::new());
+    }
     let list = list.with_context(|| format!("list {}", K::plural(&())))?;
     Ok(list.items.into_iter().filter_map(Reduce::reduce).collect())
+}
+
+/// Whether the API server does not know what was asked for.
+pub fn is_unknown(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }

@@ -19,6 +19,7 @@ use tokio::sync::watch::Receiver;
 use tracing::{info, warn};
 
 use crate::findings::{Findings, Shown};
+use crate::objects::is_unknown;
 
 const RETRY: Duration = Duration::from_secs(2);
 /// How many statuses are written at a time.
@@ -151,7 +152,10 @@ async fn told_before(client: &kube::Client) -> kube::Result<BTreeMap<ObjectRef, 
         let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
         let mut page = ListParams::default().limit(500);
         loop {
-            let list = api.list(&page).await?;
+            let list = match api.list(&page).await {
+                Err(error) if write::is_cluster_policy(kind) && is_unknown(&error) => break,
+                list => list?,
+            };
             for object in list.items {
                 let metadata = &object.metadata;
                 let text = |field: &Option<String>| field.clone().unwrap_or_default();

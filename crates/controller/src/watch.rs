@@ -4,18 +4,18 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource};
 use netloom_network::Object;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::objects::{
-    ClusterNetworkObject, EndpointSliceObject, ExternalPoolObject, NamespaceObject, NetworkPolicyObject, NodeObject, PodObject, Reduce,
-    ServiceObject,
+    AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkObject, ClusterNetworkPolicyObject, EndpointSliceObject,
+    ExternalPoolObject, NamespaceObject, NetworkPolicyObject, NodeObject, PodObject, Reduce, ServiceObject, is_unknown,
 };
 
 /// The kinds watched.
@@ -37,11 +37,17 @@ pub enum Kind {
     Namespace,
     /// `NetworkPolicy`.
     NetworkPolicy,
+    /// `AdminNetworkPolicy`.
+    AdminNetworkPolicy,
+    /// `BaselineAdminNetworkPolicy`.
+    BaselineAdminNetworkPolicy,
+    /// `ClusterNetworkPolicy`.
+    ClusterNetworkPolicy,
 }
 
 impl Kind {
     /// All kinds; the first sync waits for a list of each.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::ClusterNetwork,
         Self::Node,
         Self::Pod,
@@ -50,6 +56,9 @@ impl Kind {
         Self::EndpointSlice,
         Self::Namespace,
         Self::NetworkPolicy,
+        Self::AdminNetworkPolicy,
+        Self::BaselineAdminNetworkPolicy,
+        Self::ClusterNetworkPolicy,
     ];
 }
 
@@ -75,6 +84,9 @@ pub async fn run(client: kube::Client, changes: Sender<Change>) -> Result<()> {
         watch::<EndpointSliceObject>(&client, Kind::EndpointSlice, &changes),
         watch::<NamespaceObject>(&client, Kind::Namespace, &changes),
         watch::<NetworkPolicyObject>(&client, Kind::NetworkPolicy, &changes),
+        watch::<AdminNetworkPolicyObject>(&client, Kind::AdminNetworkPolicy, &changes),
+        watch::<BaselineAdminNetworkPolicyObject>(&client, Kind::BaselineAdminNetworkPolicy, &changes),
+        watch::<ClusterNetworkPolicyObject>(&client, Kind::ClusterNetworkPolicy, &changes),
     )?;
     bail!("a watch ended")
 }
@@ -85,13 +97,23 @@ where
 {
     let selected = watcher::Config::default().labels(K::SELECTOR);
     let stream = watcher(Api::<K>::all(client.clone()), selected).backoff(Doubling::default());
-    let mut stream = stream
-        .inspect_err(|error| warn!(?kind, %error, "watch interrupted, trying again"))
-        .boxed();
+    let mut stream = stream.boxed();
     let mut listing = Vec::new();
+    let mut unknown = false;
     while let Some(event) = stream.next().await {
         let change = match event {
-            Err(_) => continue,
+            // Nobody installed the definition, or somebody took it away, and the objects with it. It is looked for again and again.
+            Err(watcher::Error::InitialListFailed(error)) if K::OPTIONAL && is_unknown(&error) => {
+                if std::mem::replace(&mut unknown, true) {
+                    continue;
+                }
+                info!(?kind, "the API server does not know this kind");
+                Some(Change::Reset(kind, Vec::new()))
+            }
+            Err(error) => {
+                warn!(?kind, %error, "watch interrupted, trying again");
+                continue;
+            }
             Ok(watcher::Event::Init) => {
                 listing = Vec::new();
                 continue;
@@ -100,7 +122,10 @@ where
                 listing.extend(object.reduce());
                 continue;
             }
-            Ok(watcher::Event::InitDone) => Some(Change::Reset(kind, std::mem::take(&mut listing))),
+            Ok(watcher::Event::InitDone) => {
+                unknown = false;
+                Some(Change::Reset(kind, std::mem::take(&mut listing)))
+            }
             Ok(watcher::Event::Apply(object)) => object.reduce().map(Change::Apply),
             Ok(watcher::Event::Delete(object)) => object.reduce().map(Change::Delete),
         };

@@ -8,25 +8,36 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
-use netloom_network::{ObjectRef, annotations};
+use netloom_network::{ClusterPolicyKind, ObjectRef, annotations};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::objects::{ClusterNetworkObject, ExternalPoolObject, NodeObject, PodObject, ServiceObject};
+use crate::objects::{
+    AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkObject, ClusterNetworkPolicyObject, ExternalPoolObject,
+    NodeObject, PodObject, ServiceObject,
+};
 
 /// Condition of Kubernetes' own objects that have, or had, a problem.
 const CONDITION: &str = "netloom.io/NetworkReady";
 /// Condition of our own objects.
 const READY: &str = "Ready";
+/// Condition of cluster-wide policies.
+const ACCEPTED: &str = "Accepted";
 
 /// The kinds that are told about, and where they are served.
-pub fn resources() -> [(&'static str, ApiResource); 5] {
+pub fn resources() -> [(&'static str, ApiResource); 8] {
     [
         ("Pod", ApiResource::erase::<PodObject>(&())),
         ("Node", ApiResource::erase::<NodeObject>(&())),
         ("Service", ApiResource::erase::<ServiceObject>(&())),
         ("ClusterNetwork", ApiResource::erase::<ClusterNetworkObject>(&())),
         ("ExternalPool", ApiResource::erase::<ExternalPoolObject>(&())),
+        ("AdminNetworkPolicy", ApiResource::erase::<AdminNetworkPolicyObject>(&())),
+        (
+            "BaselineAdminNetworkPolicy",
+            ApiResource::erase::<BaselineAdminNetworkPolicyObject>(&()),
+        ),
+        ("ClusterNetworkPolicy", ApiResource::erase::<ClusterNetworkPolicyObject>(&())),
     ]
 }
 
@@ -35,23 +46,33 @@ fn is_own(kind: &str) -> bool {
     matches!(kind, "ClusterNetwork" | "ExternalPool")
 }
 
+/// Whether a kind is that of cluster-wide policies, which may be missing.
+pub fn is_cluster_policy(kind: &str) -> bool {
+    ClusterPolicyKind::parse(kind).is_some()
+}
+
 /// Whether objects of a kind have conditions. Policies have no status, and that of namespaces belongs to others: they get Events alone.
 pub fn has_conditions(kind: &str) -> bool {
     !matches!(kind, "NetworkPolicy" | "Namespace")
 }
 
 /// Where a kind is served.
-fn api_version(kind: &str) -> &'static str {
-    match kind {
-        "NetworkPolicy" => "networking.k8s.io/v1",
-        _ if is_own(kind) => "netloom.io/v1alpha1",
-        _ => "v1",
+fn api_version(kind: &str) -> String {
+    let told = resources().into_iter().find(|(told, _)| *told == kind);
+    match (kind, told) {
+        (_, Some((_, resource))) => resource.api_version,
+        ("NetworkPolicy", None) => "networking.k8s.io/v1".to_owned(),
+        (_, None) => "v1".to_owned(),
     }
 }
 
 /// Our condition of a kind.
 pub fn condition_type(kind: &str) -> &'static str {
-    if is_own(kind) { READY } else { CONDITION }
+    match kind {
+        _ if is_own(kind) => READY,
+        _ if is_cluster_policy(kind) => ACCEPTED,
+        _ => CONDITION,
+    }
 }
 
 /// Writes a node's subnets where they are found again when the database is lost.
@@ -73,11 +94,12 @@ pub async fn set_condition(client: &kube::Client, object: &ObjectRef, status: &s
     });
     let status = json!({ "conditions": [condition] });
     // A list of named things, of which we write one; custom resources know no such lists, and theirs is ours alone.
-    let patch = if is_own(object.kind) { Patch::Merge } else { Patch::Strategic };
+    let custom = is_own(object.kind) || is_cluster_policy(object.kind);
+    let patch = if custom { Patch::Merge } else { Patch::Strategic };
     change_status(client, object, status, patch).await
 }
 
-/// Says of an object of ours that it is in force, unless something was said about it already.
+/// Says of an object of ours, or of a policy, that it is in force, unless something was said about it already.
 pub async fn in_force(client: &kube::Client, object: &ObjectRef) -> kube::Result<()> {
     let current = api(client, object).get(&object.name).await?;
     if current.data.pointer("/status/conditions/0/type").is_some() {
@@ -85,6 +107,7 @@ pub async fn in_force(client: &kube::Client, object: &ObjectRef) -> kube::Result
     }
     let message = match object.kind {
         "ExternalPool" => "services get external addresses from these ranges",
+        kind if is_cluster_policy(kind) => "its rules are in force",
         _ => "pods get addresses from these ranges",
     };
     set_condition(client, object, "True", "InForce", message).await
@@ -118,7 +141,7 @@ pub async fn event(client: &kube::Client, object: &ObjectRef, kind: &str, reason
             ..Default::default()
         },
         involved_object: ObjectReference {
-            api_version: Some(api_version(object.kind).to_owned()),
+            api_version: Some(api_version(object.kind)),
             kind: Some(object.kind.to_owned()),
             namespace: (!object.namespace.is_empty()).then(|| object.namespace.clone()),
             name: Some(object.name.clone()),
@@ -168,14 +191,8 @@ async fn change_status(client: &kube::Client, object: &ObjectRef, status: Value,
 
 /// Where an object is served.
 fn api(client: &kube::Client, object: &ObjectRef) -> Api<DynamicObject> {
-    let [(_, pod), (_, node), (_, service), (_, network), (_, pool)] = resources();
-    let resource = match object.kind {
-        "Pod" => pod,
-        "Node" => node,
-        "Service" => service,
-        "ExternalPool" => pool,
-        _ => network,
-    };
+    let kind = |kind: &str| resources().into_iter().find(|(told, _)| *told == kind);
+    let resource = kind(object.kind).map_or_else(|| ApiResource::erase::<ClusterNetworkObject>(&()), |(_, resource)| resource);
     if object.namespace.is_empty() {
         Api::all_with(client.clone(), &resource)
     } else {

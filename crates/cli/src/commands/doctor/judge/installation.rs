@@ -7,7 +7,13 @@ use crate::commands::doctor::cluster::{ClusterFacts, Workload};
 use crate::commands::doctor::finding::{Check, Finding};
 
 const OLDEST: (u32, u32) = (1, 30);
-const DEFINITIONS: &[&str] = &["clusternetworks.netloom.io", "externalpools.netloom.io"];
+const DEFINITIONS: &[&str] = &[
+    "clusternetworks.netloom.io",
+    "externalpools.netloom.io",
+    "adminnetworkpolicies.policy.networking.k8s.io",
+    "baselineadminnetworkpolicies.policy.networking.k8s.io",
+    "clusternetworkpolicies.policy.networking.k8s.io",
+];
 const WORKLOADS: &[&str] = &[
     "StatefulSet/netloom-ovn",
     "Deployment/netloom-controller",
@@ -51,7 +57,7 @@ fn definitions(facts: &ClusterFacts) -> Finding {
     }
     check.failed(
         format!("the API server does not serve {}", missing.join(" and ")),
-        "apply the definitions: kubectl apply -f deploy/crds; if they are there, kubectl describe crd tells why they are not established",
+        "apply the definitions: kubectl apply -f deploy/chart/crds; if they are there, kubectl describe crd tells why they are not established",
     )
 }
 

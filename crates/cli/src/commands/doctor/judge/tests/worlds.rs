@@ -189,12 +189,18 @@ pub fn healthy_cluster() -> ClusterFacts {
         namespace: "netloom-system".to_owned(),
         version: Ok("v1.35.8".to_owned()),
         clock: Ok(0),
-        definitions: Ok(["clusternetworks.netloom.io", "externalpools.netloom.io"]
-            .map(|name| Definition {
-                name: name.to_owned(),
-                established: true,
-            })
-            .to_vec()),
+        definitions: Ok([
+            "clusternetworks.netloom.io",
+            "externalpools.netloom.io",
+            "adminnetworkpolicies.policy.networking.k8s.io",
+            "baselineadminnetworkpolicies.policy.networking.k8s.io",
+            "clusternetworkpolicies.policy.networking.k8s.io",
+        ]
+        .map(|name| Definition {
+            name: name.to_owned(),
+            established: true,
+        })
+        .to_vec()),
         network: Ok(Some(Network {
             spec: Default::default(),
             ready: Some(Condition {
