@@ -4,6 +4,7 @@
 //! the recorded choices ([`Records`]), because compile reads addresses and never invents them.
 
 mod index;
+mod isolation;
 mod policies;
 mod refs;
 
@@ -192,6 +193,7 @@ pub struct Cluster {
     placed: BTreeMap<NodeName, BTreeSet<PodName>>,
     index: index::Index,
     policy_index: policies::Policies,
+    isolated: isolation::Isolated,
 }
 
 impl Cluster {
@@ -230,7 +232,7 @@ impl Cluster {
                 self.pools.insert(name, pool);
                 self.index.pools = external::pools(&self.pools);
             }
-            Object::Namespace(name, namespace) => drop(self.namespaces.insert(name, namespace)),
+            Object::Namespace(name, namespace) => self.set_namespace(&name, Some(namespace)),
             Object::NetworkPolicy(name, policy) => self.set_policy(&name, Some(policy)),
             Object::ClusterPolicy(name, policy) => self.set_cluster_policy(&name, Some(policy)),
         }
@@ -259,7 +261,7 @@ impl Cluster {
                 self.pools.remove(name);
                 self.index.pools = external::pools(&self.pools);
             }
-            Object::Namespace(name, _) => drop(self.namespaces.remove(name)),
+            Object::Namespace(name, _) => self.set_namespace(name, None),
             Object::NetworkPolicy(name, _) => self.set_policy(name, None),
             Object::ClusterPolicy(name, _) => self.set_cluster_policy(name, None),
         }

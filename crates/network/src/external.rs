@@ -88,7 +88,7 @@ pub fn pool_problem(cluster: &Cluster, name: &str) -> Option<Problem> {
 /// Decides a service's external addresses: the recorded ones, those it asks for, those its status shows, or the first free ones.
 pub fn decide(cluster: &Cluster, name: &ServiceName, search: &mut Search) -> Decision {
     let mut decision = Decision::default();
-    let Some(service) = cluster.services.get(name).filter(|service| wants(service)) else {
+    let Some(service) = cluster.services.get(name).filter(|service| wants(cluster, name, service)) else {
         return decision;
     };
     let problem = |reason, why: String| Problem::new(cluster.service_ref(name), reason, why);
@@ -115,7 +115,7 @@ pub fn decide(cluster: &Cluster, name: &ServiceName, search: &mut Search) -> Dec
 
 /// The recorded addresses a service may keep.
 pub fn kept(cluster: &Cluster, name: &ServiceName) -> Vec<IpAddr> {
-    let Some(service) = cluster.services.get(name).filter(|service| wants(service)) else {
+    let Some(service) = cluster.services.get(name).filter(|service| wants(cluster, name, service)) else {
         return Vec::new();
     };
     let Ok(asked) = asked(cluster, service) else { return Vec::new() };
@@ -136,8 +136,8 @@ pub fn asks(cluster: &Cluster, service: &Service) -> bool {
 }
 
 /// Whether a service may have external addresses at all.
-fn wants(service: &Service) -> bool {
-    service.is_ours() && !service.cluster_ips.is_empty()
+fn wants(cluster: &Cluster, name: &ServiceName, service: &Service) -> bool {
+    service.is_ours() && !service.cluster_ips.is_empty() && !cluster.is_closed(name)
 }
 
 fn decide_family(

@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod diff;
 pub mod external;
 pub mod ipam;
+pub mod isolation;
 pub mod key;
 pub mod manifest;
 pub mod northbound;

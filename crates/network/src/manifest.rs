@@ -14,6 +14,7 @@ pub use services::{NOT_OURS, SERVICE_NAME};
 
 use crate::annotations;
 use crate::cluster::{ClusterNetwork, Namespaced, Node, NodeName, Object, Pod};
+use crate::isolation::ISOLATED;
 use crate::service::{ExternalPool, ExternalPoolSpec};
 use crate::settings::ClusterNetworkSpec;
 
@@ -180,7 +181,7 @@ pub fn place(objects: Vec<Object>) -> Vec<Object> {
 
 /// Keeps the annotations the network reads.
 pub fn relevant(mut annotations: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    annotations.retain(|name, _| name.starts_with(annotations::PREFIX));
+    annotations.retain(|name, _| name.starts_with(annotations::PREFIX) || name == ISOLATED);
     annotations
 }
 

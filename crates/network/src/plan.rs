@@ -4,6 +4,7 @@
 //! [`compile`] of the same cluster, the oracle it is tested against.
 
 mod decide;
+mod isolation;
 mod policies;
 mod records;
 mod scope;

@@ -20,6 +20,7 @@ pub use service::announcer_port;
 
 use crate::cluster::{Cluster, NodeName, PodName};
 use crate::external::pool_problem;
+use crate::isolation::Isolation;
 use crate::northbound::{Member, RowId};
 use crate::policy::{ClusterPolicyName, PolicyName, Role, Selection, Selector};
 use crate::problem::{ObjectRef, Problem};
@@ -51,6 +52,10 @@ pub enum Unit {
     Node(NodeName),
     /// A node's gateway router and external switch.
     Gateway(NodeName),
+    /// What all isolated namespaces have in common; before pods, which are in it.
+    Isolation,
+    /// The virtual network of an isolated namespace.
+    VirtualNetwork(String),
     /// A set of pods that policies speak of; before policies and pods, which are in it.
     Selection(Selection, Role),
     /// What a policy allows.
@@ -84,9 +89,12 @@ impl Unit {
         let per_node = nodes(cluster)
             .into_iter()
             .flat_map(|node| [Self::Node(node.clone()), Self::Gateway(node)]);
+        let isolated = || cluster.isolated(Isolation::Pods);
         std::iter::once(Self::Network)
             .chain(cluster.node_selectors().cloned().map(Self::Nodes))
             .chain(per_node)
+            .chain(isolated().next().map(|_| Self::Isolation))
+            .chain(isolated().cloned().map(Self::VirtualNetwork))
             .chain(cluster.selections().map(|(pods, role)| Self::Selection(pods.clone(), role.clone())))
             .chain(cluster.policies.keys().cloned().map(Self::Policy))
             .chain(cluster.namespaces.keys().cloned().map(Self::PolicyLog))
@@ -105,6 +113,8 @@ impl Unit {
             Self::Nodes(labels) => policy::nodes::compile(cluster, labels, &mut fragment),
             Self::Node(name) => node::compile(cluster, name, &mut fragment),
             Self::Gateway(name) => gateway::compile(cluster, name, &mut fragment),
+            Self::Isolation => policy::network::compile_shared(cluster, &mut fragment),
+            Self::VirtualNetwork(namespace) => policy::network::compile(cluster, namespace, &mut fragment),
             Self::Selection(pods, role) => policy::selection::compile(cluster, pods, role, &mut fragment),
             Self::Policy(name) => policy::compile(cluster, name, &mut fragment),
             Self::PolicyLog(namespace) => policy::log::compile(cluster, namespace, &mut fragment),
@@ -121,7 +131,8 @@ impl Unit {
     /// The object this unit is made for.
     pub fn object(&self, cluster: &Cluster) -> ObjectRef {
         match self {
-            Self::Network | Self::Nodes(_) => cluster.network_ref(),
+            Self::Network | Self::Nodes(_) | Self::Isolation => cluster.network_ref(),
+            Self::VirtualNetwork(namespace) => cluster.namespace_ref(namespace),
             Self::Node(name) | Self::Gateway(name) => cluster.node_ref(name),
             Self::Selection(pods, _) => policy::selection::owner(cluster, pods),
             Self::Policy(name) => cluster.policy_ref(name),
@@ -141,6 +152,8 @@ impl fmt::Display for Unit {
             Self::Nodes(labels) => write!(f, "nodes {labels}"),
             Self::Node(name) => write!(f, "node {name}"),
             Self::Gateway(name) => write!(f, "gateway {name}"),
+            Self::Isolation => f.write_str("isolation of namespaces"),
+            Self::VirtualNetwork(namespace) => write!(f, "virtual network {namespace}-vn"),
             Self::Selection(pods, Role::Subject) => write!(f, "isolated pods {pods}"),
             Self::Selection(pods, Role::ClusterSubject) => write!(f, "pods of cluster-wide policies {pods}"),
             Self::Selection(pods, Role::Peers) => write!(f, "allowed pods {pods}"),

@@ -67,10 +67,9 @@ impl Planner {
             self.dirty.extend(pods.map(|(name, _)| Unit::Pod(name.clone())));
         }
         self.mark_log(name, namespace.as_ref());
-        match namespace {
-            Some(namespace) => drop(self.cluster.namespaces.insert(name.to_owned(), namespace)),
-            None => drop(self.cluster.namespaces.remove(name)),
-        }
+        let isolated = self.isolated(name);
+        self.cluster.set_namespace(name, namespace);
+        self.mark_isolated(name, &isolated);
     }
 
     /// Marks what depends on the numbers of named ports, before a pod is changed: a number nobody had yet, or will have no more.

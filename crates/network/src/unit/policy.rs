@@ -5,6 +5,7 @@ mod clause;
 pub(super) mod cluster;
 pub(super) mod isolation;
 pub(super) mod log;
+pub(super) mod network;
 pub(super) mod nodes;
 pub(super) mod selection;
 

@@ -16,10 +16,12 @@ pub use announcer::announcer_port;
 use crate::annotations;
 use crate::cluster::Cluster;
 use crate::external::{self, Search};
+use crate::isolation::ISOLATION;
 use crate::problem::Problem;
-use crate::service::{Service, ServiceName};
+use crate::service::{Service, ServiceKind, ServiceName};
 use crate::settings::{ServiceMode, Settings};
 use crate::unit::Fragment;
+use crate::unit::policy::network;
 use crate::unit::service::backends::gather;
 use crate::unit::service::frontends::frontends;
 use crate::unit::service::views::Balancers;
@@ -33,6 +35,10 @@ pub(super) fn compile(cluster: &Cluster, name: &ServiceName, fragment: &mut Frag
     };
     if service.cluster_ips.is_empty() {
         return;
+    }
+    if cluster.is_closed(name) {
+        network::close_service(&name.namespace, &service.cluster_ips, fragment);
+        fragment.problems.extend(unpublished(cluster, settings, name, service));
     }
     let health = read_annotations(cluster, name, service, fragment);
     fragment
@@ -71,6 +77,22 @@ fn read_annotations(cluster: &Cluster, name: &ServiceName, service: &Service, fr
         problem(why);
         None
     })
+}
+
+/// What a service asks for and is not given, because its namespace is closed to the outside.
+fn unpublished(cluster: &Cluster, settings: &Settings, name: &ServiceName, service: &Service) -> Option<Problem> {
+    if service.kind == ServiceKind::ClusterIp && service.claimed().is_empty() {
+        return None;
+    }
+    let what = match settings.services.mode {
+        ServiceMode::Native => "its node ports and external addresses are not served",
+        ServiceMode::KubeProxy => "it gets no external address, but kube-proxy serves its node ports all the same",
+    };
+    let why = format!(
+        "namespace {} isolates its services, so {what}; make it a ClusterIP service without externalIPs, or change annotation {ISOLATION} of the namespace",
+        name.namespace
+    );
+    Some(Problem::new(cluster.service_ref(name), "ServiceIsolated", why))
 }
 
 fn outside_range(cluster: &Cluster, settings: &Settings, name: &ServiceName, service: &Service) -> Vec<Problem> {

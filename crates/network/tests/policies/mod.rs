@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netloom_network::cluster::NamedPort;
+use netloom_network::isolation::{ISOLATED, ISOLATION};
 use netloom_network::policy::{
     BlockSpec, Expression, LabelSelector, NetworkPolicySpec, NumberOrName, PeerSpec, PortSpec, Role, RuleSpec, Selection,
 };
@@ -57,9 +58,10 @@ impl Objects {
 }
 
 pub fn object() -> impl Strategy<Value = Object> {
-    let namespace = (0..2usize, labels()).prop_map(|(number, labels)| {
+    let namespace = (0..2usize, labels(), isolation()).prop_map(|(number, labels, annotations)| {
         let name = NAMESPACES[number];
-        Object::Namespace(name.to_owned(), Namespace::new(name, String::new(), labels))
+        let namespace = Namespace::new(name, String::new(), labels).annotated(annotations);
+        Object::Namespace(name.to_owned(), namespace)
     });
     let policy = (0..6usize, spec()).prop_map(|(number, spec)| {
         let name = PolicyName {
@@ -69,6 +71,25 @@ pub fn object() -> impl Strategy<Value = Object> {
         Object::NetworkPolicy(name, NetworkPolicy { uid: String::new(), spec })
     });
     prop_oneof![2 => namespace, 5 => policy]
+}
+
+/// Annotations of a namespace.
+fn isolation() -> impl Strategy<Value = BTreeMap<String, String>> {
+    let ours = prop_oneof![
+        6 => Just(None),
+        1 => Just(Some("none")),
+        2 => Just(Some("pods")),
+        3 => Just(Some("services")),
+        1 => Just(Some("nonsense"))
+    ];
+    let theirs = prop_oneof![4 => Just(None), 2 => Just(Some("true")), 1 => Just(Some("false"))];
+    (ours, theirs).prop_map(|(ours, theirs)| {
+        let pairs = [(ISOLATION, ours), (ISOLATED, theirs)];
+        let given = pairs
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+        given.collect()
+    })
 }
 
 pub fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {

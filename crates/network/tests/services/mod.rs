@@ -61,9 +61,20 @@ pub fn with_status(object: Object, given: &BTreeMap<ServiceName, Vec<IpAddr>>) -
     }
 }
 
+/// No two services have an address inside the cluster in common; the API server sees to it.
+fn numbered(number: u8, mut service: Service) -> Service {
+    for ip in &mut service.cluster_ips {
+        *ip = match ip {
+            IpAddr::V4(_) => IpAddr::from([10, 96, 0, number + 1]),
+            IpAddr::V6(_) => format!("fd00:10:96::{number}").parse().unwrap(),
+        };
+    }
+    service
+}
+
 pub fn object() -> impl Strategy<Value = Object> {
     prop_oneof![
-        6 => (0..8u8, service()).prop_map(|(number, service)| Object::Service(name("web", number), service)),
+        6 => (0..8u8, service()).prop_map(|(number, service)| Object::Service(name("web", number), numbered(number, service))),
         8 => (0..8u8, slice()).prop_map(|(number, slice)| Object::EndpointSlice(name("slice", number), slice)),
         2 => (0..3u8, pool()).prop_map(|(number, pool)| Object::ExternalPool(format!("pool{number}"), pool)),
     ]

@@ -55,6 +55,9 @@ pub(crate) fn frontends<'a>(
             });
         };
         service.cluster_ips.iter().for_each(|ip| add(*ip, port, Reach::Inside));
+        if cluster.is_closed(name) {
+            continue;
+        }
         for ip in &external {
             match owner(cluster, (*ip, protocol, port)) {
                 Some(other) if other != name => problems.push(in_use(cluster, name, SocketAddr::new(*ip, port), protocol, other)),
