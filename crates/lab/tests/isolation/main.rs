@@ -1,0 +1,232 @@
+//! Isolation with real packets: of namespaces, their services, apps and security groups; TCP, UDP and ICMP, both families, on one node and
+//! across nodes. What an operator types to see it is typed here, as the seed documents it.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+#[path = "../services/ask.rs"]
+mod ask;
+mod questions;
+#[path = "../world/mod.rs"]
+mod world;
+
+use netloom_lab::Machine;
+
+use ask::Protocol;
+use questions::{ISOLATED, NODE_PORT, Way, World};
+use world::ended;
+
+#[test]
+fn isolation_says_who_reaches_whom() {
+    let world = World::up();
+    an_operator_sees_it_with_kubectl(&world);
+    rules_of_an_isolated_namespace(&world);
+    a_living_namespace_is_isolated_and_its_pods_keep_their_addresses(&world);
+    services_are_isolated_too(&world);
+    mistakes_close_and_are_told(&world);
+    without_annotations_all_is_open_again(&world);
+    assert_eq!(ended(&world.lab), Vec::<String>::new(), "parts crashed");
+}
+
+/// What the seed's chapters on verifying isolation say, command by command.
+fn an_operator_sees_it_with_kubectl(world: &World) {
+    let address = |listing: &str, pod: &str| {
+        let line = listing.lines().find(|line| line.starts_with(pod)).unwrap();
+        line.split_whitespace().find(|word| word.starts_with("10.")).unwrap().to_owned()
+    };
+    let isolated = world.kubectl(&["get", "pod", "-n", ISOLATED, "-o", "wide"]);
+    let open = world.kubectl(&["get", "pods", "-o", "wide"]);
+    assert!(isolated.contains("example3") && open.contains("example1"), "{isolated}{open}");
+
+    let ping = |command: &str| {
+        let said = world
+            .lab
+            .kubectl(&["exec", "example1", "--", "sh", "-c", &format!("{command}; true")]);
+        said.unwrap_or_else(|error| panic!("{error:#}"))
+    };
+    let denied = ping(&format!("ping -c 2 -W 1 {}", address(&isolated, "example3")));
+    assert!(denied.contains("2 packets transmitted, 0 received, 100% packet loss"), "{denied}");
+
+    let to = address(&open, "example1");
+    let allowed = world.kubectl(&["exec", "example3", "-n", ISOLATED, "--", "ping", "-c", "2", &to]);
+    assert!(allowed.contains("2 packets transmitted, 2 received, 0% packet loss"), "{allowed}");
+
+    let described = world.kubectl(&["describe", "namespace", ISOLATED]);
+    assert!(described.contains("opencontrail.kubernetes.isolated: true"), "{described}");
+
+    let find = [
+        "ovn-nbctl",
+        "--bare",
+        "--columns=ports",
+        "find",
+        "Port_Group",
+        &format!("external_ids:\"netloom.io/key\"=\"network/{ISOLATED}-vn\""),
+    ];
+    let network = world.lab.control().run(&find).unwrap();
+    assert_eq!(
+        network.split_whitespace().count(),
+        2,
+        "the virtual network {ISOLATED}-vn has its pods: {network}"
+    );
+}
+
+/// The seed's rules (a) to (e), and what a cluster takes for granted.
+fn rules_of_an_isolated_namespace(world: &World) {
+    world.check(
+        "rules a to e",
+        &[
+            // a: its pods reach each other
+            ("test-isolated-ns/example3", "test-isolated-ns/example4", true),
+            // b: pods of other namespaces do not reach them
+            ("default/example1", "test-isolated-ns/example3", false),
+            ("default/example1", "test-isolated-ns/example4", false),
+            ("second/example6", "test-isolated-ns/example3", false),
+            // c: they reach pods of other namespaces
+            ("test-isolated-ns/example3", "default/example1", true),
+            ("test-isolated-ns/example3", "default/example2", true),
+            // d: they reach all services
+            ("test-isolated-ns/example3", "service default/example2", true),
+            ("test-isolated-ns/example3", "service test-isolated-ns/example4", true),
+            // e: pods of other namespaces reach them through services
+            ("default/example1", "service test-isolated-ns/example3", true),
+            ("default/example1", "service test-isolated-ns/example4", true),
+            // a pod reaches itself through a service, nodes reach their pods and those of others
+            ("test-isolated-ns/example3", "service test-isolated-ns/example3", true),
+            ("node1", "test-isolated-ns/example3", true),
+            ("node1", "test-isolated-ns/example4", true),
+            ("node2", "service test-isolated-ns/example3", true),
+            ("default/example1", "default/example2", true),
+            ("default/example1", "second/example6", true),
+        ],
+    );
+    assert!(from_outside(world, true), "it is reached from outside through its node port");
+}
+
+fn a_living_namespace_is_isolated_and_its_pods_keep_their_addresses(world: &World) {
+    let before = world.pod_addresses();
+    world.annotate("second", &["netloom.io/isolation=pods"]);
+    world.check(
+        "two isolated namespaces",
+        &[
+            ("default/example1", "second/example6", false),
+            ("test-isolated-ns/example3", "second/example5", false),
+            ("second/example6", "test-isolated-ns/example3", false),
+            ("second/example5", "second/example6", true),
+            ("second/example5", "default/example2", true),
+            ("second/example6", "service test-isolated-ns/example3", true),
+            ("test-isolated-ns/example4", "service second/example5", true),
+            ("test-isolated-ns/example3", "service second/example5", true),
+        ],
+    );
+    assert_eq!(world.pod_addresses(), before, "addresses are kept");
+}
+
+fn services_are_isolated_too(world: &World) {
+    // A service of another namespace that leads to a pod of this one.
+    let pod = world.addresses("test-isolated-ns/example4")[0];
+    let foreign = format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{ name: foreign, namespace: second }}\nspec: {{ ipFamilyPolicy: PreferDualStack, ports: [{{ name: tcp, port: 8080 }}] }}\n---\n\
+         apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata: {{ name: foreign, namespace: second, labels: {{ kubernetes.io/service-name: foreign }} }}\n\
+         ports: [{{ name: tcp, port: 8080 }}]\nendpoints: [{{ addresses: [\"{pod}\"], conditions: {{ ready: true }} }}]\n"
+    );
+    world.lab.apply(&foreign).unwrap();
+    let through = |from: &str, expected| {
+        let to = world.addresses("service second/foreign")[0];
+        world.reaches(from, to, Way::Over(Protocol::Tcp, 8080), expected)
+    };
+    world.wait_row("Load_Balancer", "service/second/foreign/tcp");
+    assert!(
+        through("default/example1", true) && through("second/example5", true),
+        "services lead to isolated pods"
+    );
+
+    world.annotate(ISOLATED, &["netloom.io/isolation=services"]);
+    let table = [
+        ("test-isolated-ns/example3", "test-isolated-ns/example4", true),
+        ("test-isolated-ns/example3", "service test-isolated-ns/example4", true),
+        ("test-isolated-ns/example3", "service test-isolated-ns/example3", true),
+        ("test-isolated-ns/example3", "service default/example2", true),
+        ("test-isolated-ns/example4", "service second/example5", true),
+        ("test-isolated-ns/example3", "default/example2", true),
+        ("default/example1", "test-isolated-ns/example4", false),
+        ("default/example1", "service test-isolated-ns/example3", false),
+        ("second/example5", "service test-isolated-ns/example4", false),
+        ("default/example1", "service second/example6", true),
+        ("node1", "service test-isolated-ns/example4", true),
+        ("node2", "test-isolated-ns/example3", true),
+    ];
+    world.check("services are isolated", &table);
+    assert!(
+        !through("default/example1", false) && !through("second/example5", false),
+        "another namespace's service leads there"
+    );
+    assert!(
+        through("test-isolated-ns/example3", true) && through("node1", true),
+        "its own pods and nodes may use it"
+    );
+    assert!(!from_outside(world, false), "a node port is published");
+    wait_event(world, ISOLATED, "published", "ServiceIsolated");
+
+    // Two of them, closed to each other.
+    world.annotate("second", &["netloom.io/isolation=services"]);
+    world.check(
+        "two namespaces isolate their services",
+        &[
+            ("second/example5", "service test-isolated-ns/example3", false),
+            ("test-isolated-ns/example3", "service second/example6", false),
+            ("test-isolated-ns/example3", "second/example6", false),
+            ("second/example5", "service second/example6", true),
+            ("second/example6", "service default/example1", true),
+        ],
+    );
+    assert!(!through("test-isolated-ns/example3", false), "the service is the other namespace's");
+    assert!(
+        !through("second/example5", false),
+        "the service is its own, the pod behind it is not"
+    );
+}
+
+/// What nobody knows, and what contradicts itself, isolates.
+fn mistakes_close_and_are_told(world: &World) {
+    world.annotate("second", &["netloom.io/isolation=sevrices"]);
+    wait_event(world, "default", "second", "InvalidIsolation");
+    world.check("an unknown value", &[("default/example1", "service second/example5", false)]);
+    world.annotate("second", &["netloom.io/isolation=none", "opencontrail.kubernetes.isolated=true"]);
+    wait_event(world, "default", "second", "ConflictingIsolation");
+    world.check(
+        "a contradiction",
+        &[
+            ("default/example1", "second/example5", false),
+            ("default/example1", "service second/example5", true),
+        ],
+    );
+}
+
+fn without_annotations_all_is_open_again(world: &World) {
+    let before = world.pod_addresses();
+    for namespace in ["second", ISOLATED] {
+        world.annotate(namespace, &["netloom.io/isolation-", "opencontrail.kubernetes.isolated-"]);
+    }
+    world.check(
+        "without annotations",
+        &[
+            ("default/example1", "test-isolated-ns/example3", true),
+            ("default/example1", "test-isolated-ns/example4", true),
+            ("second/example5", "service test-isolated-ns/example4", true),
+            ("test-isolated-ns/example3", "second/example6", true),
+        ],
+    );
+    assert!(from_outside(world, true), "the node port is back");
+    assert_eq!(world.pod_addresses(), before, "addresses are kept");
+}
+
+fn from_outside(world: &World, expected: bool) -> bool {
+    let node = Machine::Node(1).v4();
+    world.reaches("outside", node.into(), Way::Over(Protocol::Tcp, NODE_PORT), expected)
+}
+
+/// Waits until an object has been told.
+fn wait_event(world: &World, namespace: &str, name: &str, reason: &str) {
+    let watch =
+        format!("kubectl get events -n {namespace} --watch --no-headers --field-selector involvedObject.name={name},reason={reason}");
+    let script = format!("read -t 30 line < <(exec timeout 30 {watch}) || {{ echo 'no Event {reason} on {name}'; exit 1; }}");
+    world.lab.control().run(&["bash", "-c", &script]).unwrap();
+}

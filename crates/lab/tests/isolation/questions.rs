@@ -1,0 +1,180 @@
+//! Pods in three namespaces on two nodes, services before them, and tables of who reaches whom, asked with real packets.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use netloom_lab::{Lab, Shell};
+
+use crate::ask::{Ask, Protocol, answered, ask};
+use crate::world::{lab_with, wait_ready};
+
+pub const TCP: u16 = 8080;
+pub const UDP: u16 = 9090;
+pub const NODE_PORT: u16 = 30080;
+/// The namespace of the seed's example.
+pub const ISOLATED: &str = "test-isolated-ns";
+
+/// Namespace, name and node.
+const PODS: [(&str, &str, &str); 6] = [
+    ("default", "example1", "node1"),
+    ("default", "example2", "node2"),
+    (ISOLATED, "example3", "node1"),
+    (ISOLATED, "example4", "node2"),
+    ("second", "example5", "node1"),
+    ("second", "example6", "node2"),
+];
+
+pub fn pod(namespace: &str, name: &str, node: &str, more: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{ name: {name}, namespace: {namespace}, labels: {{ run: {name} }}{more} }}\nspec:\n  nodeName: {node}\n  \
+         terminationGracePeriodSeconds: 0\n  containers:\n    - name: echo\n      image: any\n      \
+         ports: [{{ containerPort: {TCP} }}, {{ containerPort: 7000 }}, {{ containerPort: {UDP}, protocol: UDP }}]\n---\n"
+    )
+}
+
+/// A service in front of the pod that has its name.
+pub fn service(namespace: &str, name: &str, more: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{ name: {name}, namespace: {namespace} }}\nspec:\n  selector: {{ run: {name} }}\n  ipFamilyPolicy: PreferDualStack\n{more}  \
+         ports: [{{ name: tcp, port: {TCP} }}, {{ name: udp, port: {UDP}, protocol: UDP }}]\n---\n"
+    )
+}
+
+pub fn namespace(name: &str, annotations: &str) -> String {
+    format!("apiVersion: v1\nkind: Namespace\nmetadata: {{ name: {name}, annotations: {{ {annotations} }} }}\n---\n")
+}
+
+/// A way to ask.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    Ping,
+    Over(Protocol, u16),
+}
+
+/// The lab and how often it was waited for.
+pub struct World {
+    pub lab: Lab,
+    markers: AtomicUsize,
+}
+
+impl World {
+    pub fn up() -> Self {
+        let world = Self {
+            lab: lab_with("isolation", |spec| spec.nodes(2)),
+            markers: AtomicUsize::new(0),
+        };
+        let namespaces = namespace(ISOLATED, "opencontrail.kubernetes.isolated: \"true\"") + &namespace("second", "");
+        let pods = PODS.map(|(namespace, name, node)| pod(namespace, name, node, "") + &service(namespace, name, ""));
+        let published = format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{ name: published, namespace: {ISOLATED} }}\nspec: {{ type: NodePort, selector: {{ run: example4 }}, \
+             ipFamilyPolicy: PreferDualStack, ports: [{{ port: {TCP}, nodePort: {NODE_PORT} }}] }}\n---\n"
+        );
+        world.lab.apply(&(namespaces + &pods.concat() + &published)).unwrap();
+        wait_ready(&world.lab);
+        world.settle();
+        world
+    }
+
+    pub fn kubectl(&self, arguments: &[&str]) -> String {
+        self.lab.kubectl(arguments).unwrap_or_else(|error| panic!("{error:#}"))
+    }
+
+    pub fn shell(&self, place: &str) -> Shell<'_> {
+        match place.split_once('/') {
+            Some((namespace, name)) => self.lab.pod(namespace, name),
+            None if place == "outside" => self.lab.outside(),
+            None => self.lab.node(place),
+        }
+    }
+
+    /// Addresses of a pod (`namespace/name`) or of a service (`service namespace/name`).
+    pub fn addresses(&self, of: &str) -> Vec<IpAddr> {
+        let (kind, path, name) = match of.strip_prefix("service ") {
+            Some(name) => ("service", "{.spec.clusterIPs[*]}", name),
+            None => ("pod", "{.status.podIPs[*].ip}", of),
+        };
+        let (namespace, name) = name.split_once('/').unwrap();
+        let text = self.kubectl(&["get", kind, name, "-n", namespace, "-o", &format!("jsonpath={path}")]);
+        let addresses: Vec<IpAddr> = text.split_whitespace().map(|ip| ip.parse().unwrap()).collect();
+        assert_eq!(addresses.len(), 2, "{of} has both families");
+        addresses
+    }
+
+    pub fn pod_addresses(&self) -> Vec<Vec<IpAddr>> {
+        PODS.iter()
+            .map(|(namespace, name, _)| self.addresses(&format!("{namespace}/{name}")))
+            .collect()
+    }
+
+    /// Changes a namespace's annotations (`name=value`, `name-`) and waits until every switch does what they say.
+    pub fn annotate(&self, namespace: &str, annotations: &[&str]) {
+        self.kubectl(&[&["annotate", "--overwrite", "namespace", namespace], annotations].concat());
+        self.settle();
+    }
+
+    /// The controller hears of namespaces in order: when it has written one more, it has written those before.
+    pub fn settle(&self) {
+        let name = format!("marker-{}", self.markers.fetch_add(1, Ordering::Relaxed));
+        self.lab.apply(&namespace(&name, "netloom.io/isolation: pods")).unwrap();
+        self.wait_row("Port_Group", &format!("network/{name}-vn"));
+        self.kubectl(&["delete", "namespace", &name]);
+    }
+
+    /// Waits until the controller has written a row and every switch knows it.
+    pub fn wait_row(&self, table: &str, key: &str) {
+        let watch = format!("ovsdb-client monitor unix:/run/ovn/ovnnb_db.sock OVN_Northbound {table} external_ids");
+        let script = format!(
+            "while read -t 30 line; do [[ $line == *'{key}\"'* || $line == *'{key},'* || $line == *'{key}}}'* ]] && exit 0; done < <({watch}); echo '{key} never came'; exit 1"
+        );
+        self.lab.control().run(&["bash", "-c", &script]).unwrap();
+        self.lab.control().run(&["ovn-nbctl", "--wait=hv", "--timeout=30", "sync"]).unwrap();
+    }
+
+    /// Asks everything at the same time, in every way and family, and tells every answer that is not as it must be.
+    pub fn check(&self, what: &str, table: &[(&str, &str, bool)]) {
+        let ways = |to: &str| {
+            let ping = (!to.starts_with("service")).then_some(Way::Ping);
+            [Way::Over(Protocol::Tcp, TCP), Way::Over(Protocol::Udp, UDP)]
+                .into_iter()
+                .chain(ping)
+        };
+        let questions: Vec<_> = table
+            .iter()
+            .flat_map(|(from, to, answer)| {
+                let addresses = self.addresses(to);
+                ways(to).flat_map(move |way| {
+                    addresses
+                        .clone()
+                        .into_iter()
+                        .map(move |address| (*from, *to, address, way, *answer))
+                })
+            })
+            .collect();
+        let wrong: Vec<String> = thread::scope(|scope| {
+            let asked: Vec<_> = questions
+                .iter()
+                .map(|(from, to, address, way, answer)| {
+                    scope.spawn(move || {
+                        let right = self.reaches(from, *address, *way, *answer) == *answer;
+                        (!right).then(|| format!("{from} to {to} at {address} by {way:?}: must it be answered? {answer}"))
+                    })
+                })
+                .collect();
+            asked.into_iter().filter_map(|answer| answer.join().unwrap()).collect()
+        });
+        assert_eq!(wrong, Vec::<String>::new(), "{what}");
+    }
+
+    /// Whether there is an answer; who must not answer is given a second.
+    pub fn reaches(&self, from: &str, to: IpAddr, way: Way, expected: bool) -> bool {
+        let seconds = if expected { 8 } else { 1 };
+        match way {
+            Way::Over(protocol, port) => answered(&ask(&self.shell(from), &Ask::new(protocol, to, port).timeout_ms(seconds * 1000))),
+            Way::Ping => {
+                let script = format!("ping -n -q -c1 -W{seconds} {to} >/dev/null && echo answered; true");
+                self.shell(from).run(&["bash", "-c", &script]).unwrap().contains("answered")
+            }
+        }
+    }
+}
