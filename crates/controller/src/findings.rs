@@ -44,9 +44,10 @@ impl Findings {
         let network = cluster.network.as_ref().map(|_| cluster.network_ref());
         let pools = cluster.pools.keys().map(|name| cluster.pool_ref(name));
         let policies = cluster.cluster_policies.keys().map(|name| cluster.cluster_policy_ref(name));
+        let groups = cluster.security_groups.keys().map(|name| cluster.security_group_ref(name));
         let mut findings = Self {
             subnets: subnets.collect(),
-            own: network.into_iter().chain(pools).chain(policies).collect(),
+            own: network.into_iter().chain(pools).chain(policies).chain(groups).collect(),
             ..Self::default()
         };
         given.retain(|name| cluster.services.contains_key(name));

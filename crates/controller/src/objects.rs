@@ -16,7 +16,7 @@ use kube::{Api, Resource};
 use netloom_network::cluster::ClusterNetwork;
 use netloom_network::settings::ClusterNetworkSpec;
 use netloom_network::{Cluster, ClusterPolicyKind, Namespaced, Node, Object, Pod, manifest};
-pub use policies::{NamespaceObject, NetworkPolicyObject};
+pub use policies::{NamespaceObject, NetworkPolicyObject, SecurityGroupObject};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 pub use services::{EndpointSliceObject, ExternalPoolObject, ServiceObject};
@@ -222,6 +222,7 @@ pub fn absent(cluster: &Cluster, kind: Kind, present: &[Object]) -> Vec<Object> 
         Kind::AdminNetworkPolicy => cluster_policies::known(cluster, ClusterPolicyKind::Admin),
         Kind::BaselineAdminNetworkPolicy => cluster_policies::known(cluster, ClusterPolicyKind::Baseline),
         Kind::ClusterNetworkPolicy => cluster_policies::known(cluster, ClusterPolicyKind::Cluster),
+        Kind::SecurityGroup => only_names(&cluster.security_groups, Object::SecurityGroup),
     };
     known.into_iter().filter(|object| !present.contains(&name(object))).collect()
 }
@@ -234,9 +235,11 @@ fn name(object: &Object) -> (&str, &str) {
     match object {
         Object::ClusterNetwork(_) => ("", "default"),
         Object::Node(name, _) | Object::ExternalPool(name, _) | Object::Namespace(name, _) => ("", name),
-        Object::Pod(name, _) | Object::Service(name, _) | Object::EndpointSlice(name, _) | Object::NetworkPolicy(name, _) => {
-            (&name.namespace, &name.name)
-        }
+        Object::Pod(name, _)
+        | Object::Service(name, _)
+        | Object::EndpointSlice(name, _)
+        | Object::NetworkPolicy(name, _)
+        | Object::SecurityGroup(name, _) => (&name.namespace, &name.name),
         Object::ClusterPolicy(name, _) => (name.kind.as_str(), &name.name),
     }
 }
@@ -254,6 +257,7 @@ pub async fn read_cluster(client: &kube::Client) -> Result<Vec<Object>> {
     objects.extend(list::<AdminNetworkPolicyObject>(client).await?);
     objects.extend(list::<BaselineAdminNetworkPolicyObject>(client).await?);
     objects.extend(list::<ClusterNetworkPolicyObject>(client).await?);
+    objects.extend(list::<SecurityGroupObject>(client).await?);
     Ok(objects)
 }
 

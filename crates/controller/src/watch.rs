@@ -15,7 +15,8 @@ use tracing::{info, warn};
 
 use crate::objects::{
     AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkObject, ClusterNetworkPolicyObject, EndpointSliceObject,
-    ExternalPoolObject, NamespaceObject, NetworkPolicyObject, NodeObject, PodObject, Reduce, ServiceObject, is_unknown,
+    ExternalPoolObject, NamespaceObject, NetworkPolicyObject, NodeObject, PodObject, Reduce, SecurityGroupObject, ServiceObject,
+    is_unknown,
 };
 
 /// The kinds watched.
@@ -43,11 +44,13 @@ pub enum Kind {
     BaselineAdminNetworkPolicy,
     /// `ClusterNetworkPolicy`.
     ClusterNetworkPolicy,
+    /// `SecurityGroup`.
+    SecurityGroup,
 }
 
 impl Kind {
     /// All kinds; the first sync waits for a list of each.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::ClusterNetwork,
         Self::Node,
         Self::Pod,
@@ -59,6 +62,7 @@ impl Kind {
         Self::AdminNetworkPolicy,
         Self::BaselineAdminNetworkPolicy,
         Self::ClusterNetworkPolicy,
+        Self::SecurityGroup,
     ];
 }
 
@@ -87,6 +91,7 @@ pub async fn run(client: kube::Client, changes: Sender<Change>) -> Result<()> {
         watch::<AdminNetworkPolicyObject>(&client, Kind::AdminNetworkPolicy, &changes),
         watch::<BaselineAdminNetworkPolicyObject>(&client, Kind::BaselineAdminNetworkPolicy, &changes),
         watch::<ClusterNetworkPolicyObject>(&client, Kind::ClusterNetworkPolicy, &changes),
+        watch::<SecurityGroupObject>(&client, Kind::SecurityGroup, &changes),
     )?;
     bail!("a watch ended")
 }

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::ipam::Mac;
+use crate::security_group::SECURITY_GROUPS;
 
 /// Prefix of every annotation, label and external id of ours.
 pub const PREFIX: &str = "netloom.io/";
@@ -29,7 +30,7 @@ pub const HEALTH_CHECK: &str = "netloom.io/health-check";
 const MAX_HEALTH: u32 = 3600;
 
 /// Annotations we understand on a pod; others under our prefix are a spelling mistake worth telling.
-pub const ON_PODS: &[&str] = &[ADDRESSES, MAC];
+pub const ON_PODS: &[&str] = &[ADDRESSES, MAC, SECURITY_GROUPS];
 
 /// Annotations we understand on a service.
 pub const ON_SERVICES: &[&str] = &[EXTERNAL_ADDRESSES, HEALTH_CHECK];
@@ -73,6 +74,7 @@ pub fn request(annotations: &BTreeMap<String, String>) -> Result<Request, String
         match name.as_str() {
             ADDRESSES => request.addresses = addresses(ADDRESSES, value)?,
             MAC => request.mac = Some(value.trim().parse().map_err(|e| format!("{MAC}: {e}"))?),
+            SECURITY_GROUPS => {} // read where groups are
             other if other.starts_with(PREFIX) => {
                 return Err(format!("annotation {other} is unknown on a pod; known are {}", ON_PODS.join(", ")));
             }

@@ -3,6 +3,8 @@
 //! [`Cluster`] is an index with synchronous changes; two clusters built from the same objects in any order are equal. It also holds
 //! the recorded choices ([`Records`]), because compile reads addresses and never invents them.
 
+mod apps;
+mod groups;
 mod index;
 mod isolation;
 mod policies;
@@ -12,12 +14,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
+pub(crate) use apps::Labelled;
 pub use index::Vip;
 
 use crate::annotations::Gateway;
 use crate::external::{self, Pool};
 use crate::ipam::Records;
 use crate::policy::{ClusterPolicy, ClusterPolicyName, Namespace, NetworkPolicy, PolicyName};
+use crate::security_group::{SecurityGroup, SecurityGroupName};
 use crate::service::{EndpointSlice, ExternalPool, Protocol, Service, ServiceName, SliceName};
 use crate::settings::ClusterNetworkSpec;
 
@@ -165,6 +169,8 @@ pub enum Object {
     NetworkPolicy(PolicyName, NetworkPolicy),
     /// A cluster-wide policy.
     ClusterPolicy(ClusterPolicyName, ClusterPolicy),
+    /// A security group.
+    SecurityGroup(SecurityGroupName, SecurityGroup),
 }
 
 /// Everything `compile` reads.
@@ -188,12 +194,16 @@ pub struct Cluster {
     pub policies: BTreeMap<PolicyName, NetworkPolicy>,
     /// Cluster-wide policies by kind and name.
     pub cluster_policies: BTreeMap<ClusterPolicyName, ClusterPolicy>,
+    /// Security groups by name.
+    pub security_groups: BTreeMap<SecurityGroupName, SecurityGroup>,
     /// Addresses decided so far.
     pub records: Records,
     placed: BTreeMap<NodeName, BTreeSet<PodName>>,
     index: index::Index,
     policy_index: policies::Policies,
     isolated: isolation::Isolated,
+    app_index: apps::Apps,
+    group_index: groups::Groups,
 }
 
 impl Cluster {
@@ -211,13 +221,17 @@ impl Cluster {
                     self.placed.entry(node).or_default().insert(name.clone());
                 }
                 self.policy_index.count(&name, &pod, true);
+                self.app_index.set_pod(&name, &pod, true);
+                self.group_index.set_pod(&name, &pod, true);
                 self.pods.insert(name, pod);
             }
             Object::Service(name, service) => {
                 if let Some(old) = self.services.remove(&name) {
                     self.index.unclaim(&name, &old);
+                    self.app_index.set_service(&name, &old, false);
                 }
                 self.index.claim(&name, &service);
+                self.app_index.set_service(&name, &service, true);
                 self.services.insert(name.clone(), service);
                 self.index_service(&name);
             }
@@ -235,6 +249,7 @@ impl Cluster {
             Object::Namespace(name, namespace) => self.set_namespace(&name, Some(namespace)),
             Object::NetworkPolicy(name, policy) => self.set_policy(&name, Some(policy)),
             Object::ClusterPolicy(name, policy) => self.set_cluster_policy(&name, Some(policy)),
+            Object::SecurityGroup(name, group) => self.set_security_group(&name, Some(group)),
         }
     }
 
@@ -253,6 +268,7 @@ impl Cluster {
             Object::Service(name, _) => {
                 if let Some(old) = self.services.remove(name) {
                     self.index.unclaim(name, &old);
+                    self.app_index.set_service(name, &old, false);
                     self.index_service(name);
                 }
             }
@@ -264,6 +280,7 @@ impl Cluster {
             Object::Namespace(name, _) => self.set_namespace(name, None),
             Object::NetworkPolicy(name, _) => self.set_policy(name, None),
             Object::ClusterPolicy(name, _) => self.set_cluster_policy(name, None),
+            Object::SecurityGroup(name, _) => self.set_security_group(name, None),
         }
     }
 
@@ -365,6 +382,8 @@ impl Cluster {
     fn unplace(&mut self, name: &PodName) {
         let Some(pod) = self.pods.get(name) else { return };
         self.policy_index.count(name, pod, false);
+        self.app_index.set_pod(name, pod, false);
+        self.group_index.set_pod(name, pod, false);
         let Some(node) = pod.node.clone() else { return };
         if let Some(pods) = self.placed.get_mut(&node) {
             pods.remove(name);

@@ -11,6 +11,7 @@
 //! recompiling everything gives the same rows.
 
 pub mod annotations;
+pub mod app;
 pub mod check;
 pub mod cluster;
 pub mod diff;
@@ -24,6 +25,7 @@ pub mod plan;
 pub mod policy;
 pub mod problem;
 pub mod rows;
+pub mod security_group;
 pub mod service;
 pub mod settings;
 pub mod text;
@@ -37,5 +39,6 @@ pub use northbound::{Member, Northbound, RowId};
 pub use plan::{Part, Planner, Scope};
 pub use policy::{ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, Namespace, NetworkPolicy, PolicyName};
 pub use problem::{ObjectRef, Problem};
+pub use security_group::{SecurityGroup, SecurityGroupName};
 pub use service::{EndpointSlice, ExternalPool, Service, ServiceName, SliceName};
 pub use unit::Unit;

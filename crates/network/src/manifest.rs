@@ -15,6 +15,7 @@ pub use services::{NOT_OURS, SERVICE_NAME};
 use crate::annotations;
 use crate::cluster::{ClusterNetwork, Namespaced, Node, NodeName, Object, Pod};
 use crate::isolation::ISOLATED;
+use crate::security_group::{SecurityGroup, SecurityGroupSpec};
 use crate::service::{ExternalPool, ExternalPoolSpec};
 use crate::settings::ClusterNetworkSpec;
 
@@ -37,6 +38,7 @@ const NAMED: &[&str] = &[
     "Node",
     "Pod",
     "ReplicaSet",
+    "SecurityGroup",
     "Service",
     "StatefulSet",
 ];
@@ -133,6 +135,10 @@ pub fn read(manifest: &Value) -> Result<Vec<Object>, String> {
         "ExternalPool" => {
             let (uid, spec) = (metadata.uid, part::<ExternalPoolSpec>(manifest, "spec", &named)?);
             vec![Object::ExternalPool(metadata.name, ExternalPool { uid, spec })]
+        }
+        "SecurityGroup" => {
+            let (uid, spec) = (metadata.uid.clone(), part::<SecurityGroupSpec>(manifest, "spec", &named)?);
+            vec![Object::SecurityGroup(metadata.namespaced(), SecurityGroup { uid, spec })]
         }
         "Namespace" => vec![policies::namespace(metadata)],
         "NetworkPolicy" => vec![policies::policy(metadata, part(manifest, "spec", &named)?)],

@@ -4,6 +4,7 @@
 //! [`compile`] of the same cluster, the oracle it is tested against.
 
 mod decide;
+mod groups;
 mod isolation;
 mod policies;
 mod records;
@@ -142,11 +143,13 @@ impl Planner {
                 Some(old) if old == pod => return false,
                 _ => {
                     self.mark_numbers(name, Some(pod));
+                    self.mark_groups(name, Some(pod));
                     self.mark_pod(name);
                 }
             },
             Object::Service(name, service) if self.cluster.services.get(name) == Some(service) => return false,
-            Object::Service(name, _) => {
+            Object::Service(name, service) => {
+                self.mark_app(name, Some(service));
                 let name = name.clone();
                 self.mark_service(&name);
                 self.mark_rivals(&name);
@@ -173,6 +176,11 @@ impl Planner {
                 self.change_cluster_policy(name, Some(policy.clone()));
                 return true;
             }
+            Object::SecurityGroup(name, group) if self.cluster.security_groups.get(name) == Some(group) => return false,
+            Object::SecurityGroup(name, _) => {
+                let new = !self.cluster.security_groups.contains_key(name);
+                self.mark_security_group(name, new);
+            }
         }
         self.cluster.insert(object);
         true
@@ -186,9 +194,11 @@ impl Planner {
             Object::Node(name, _) => self.mark_node(name),
             Object::Pod(name, _) => {
                 self.mark_numbers(name, None);
+                self.mark_groups(name, None);
                 self.mark_pod(name);
             }
             Object::Service(name, _) => {
+                self.mark_app(name, None);
                 self.mark_service(name);
                 self.mark_rivals(name);
             }
@@ -200,6 +210,7 @@ impl Planner {
             Object::Namespace(name, _) => return self.change_namespace(name, None),
             Object::NetworkPolicy(name, _) => return self.change_policy(name, None),
             Object::ClusterPolicy(name, _) => return self.change_cluster_policy(name, None),
+            Object::SecurityGroup(name, _) => self.mark_security_group(name, true),
         }
         self.cluster.remove(object);
     }

@@ -152,6 +152,10 @@ pub struct Service {
     pub status_addresses: Vec<IpAddr>,
     /// Annotations that concern us.
     pub annotations: BTreeMap<String, String>,
+    /// Labels that concern us: those that name an app.
+    pub labels: BTreeMap<String, String>,
+    /// Labels of the pods it selects; none if somebody else makes its endpoints.
+    pub selector: BTreeMap<String, String>,
 }
 
 impl Service {

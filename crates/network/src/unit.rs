@@ -18,12 +18,14 @@ use netloom_ovsdb::Row;
 pub use node::{management_port, service_port};
 pub use service::announcer_port;
 
+use crate::app::App;
 use crate::cluster::{Cluster, NodeName, PodName};
 use crate::external::pool_problem;
 use crate::isolation::Isolation;
 use crate::northbound::{Member, RowId};
 use crate::policy::{ClusterPolicyName, PolicyName, Role, Selection, Selector};
 use crate::problem::{ObjectRef, Problem};
+use crate::security_group::SecurityGroupName;
 use crate::service::ServiceName;
 
 /// Name of the distributed router all node switches hang on.
@@ -56,6 +58,12 @@ pub enum Unit {
     Isolation,
     /// The virtual network of an isolated namespace.
     VirtualNetwork(String),
+    /// The network of an app.
+    App(App),
+    /// What all security groups have in common.
+    SecurityGroups,
+    /// A security group's pods, and what it allows them.
+    SecurityGroup(SecurityGroupName),
     /// A set of pods that policies speak of; before policies and pods, which are in it.
     Selection(Selection, Role),
     /// What a policy allows.
@@ -95,6 +103,9 @@ impl Unit {
             .chain(per_node)
             .chain(isolated().next().map(|_| Self::Isolation))
             .chain(isolated().cloned().map(Self::VirtualNetwork))
+            .chain(cluster.apps().cloned().map(Self::App))
+            .chain(cluster.has_grouped_pods().then_some(Self::SecurityGroups))
+            .chain(cluster.security_groups.keys().cloned().map(Self::SecurityGroup))
             .chain(cluster.selections().map(|(pods, role)| Self::Selection(pods.clone(), role.clone())))
             .chain(cluster.policies.keys().cloned().map(Self::Policy))
             .chain(cluster.namespaces.keys().cloned().map(Self::PolicyLog))
@@ -115,6 +126,9 @@ impl Unit {
             Self::Gateway(name) => gateway::compile(cluster, name, &mut fragment),
             Self::Isolation => policy::network::compile_shared(cluster, &mut fragment),
             Self::VirtualNetwork(namespace) => policy::network::compile(cluster, namespace, &mut fragment),
+            Self::App(app) => policy::app::compile(cluster, app, &mut fragment),
+            Self::SecurityGroups => policy::group::compile_shared(cluster, &mut fragment),
+            Self::SecurityGroup(name) => policy::group::compile(cluster, name, &mut fragment),
             Self::Selection(pods, role) => policy::selection::compile(cluster, pods, role, &mut fragment),
             Self::Policy(name) => policy::compile(cluster, name, &mut fragment),
             Self::PolicyLog(namespace) => policy::log::compile(cluster, namespace, &mut fragment),
@@ -131,8 +145,10 @@ impl Unit {
     /// The object this unit is made for.
     pub fn object(&self, cluster: &Cluster) -> ObjectRef {
         match self {
-            Self::Network | Self::Nodes(_) | Self::Isolation => cluster.network_ref(),
+            Self::Network | Self::Nodes(_) | Self::Isolation | Self::SecurityGroups => cluster.network_ref(),
             Self::VirtualNetwork(namespace) => cluster.namespace_ref(namespace),
+            Self::App(app) => cluster.namespace_ref(&app.namespace),
+            Self::SecurityGroup(name) => cluster.security_group_ref(name),
             Self::Node(name) | Self::Gateway(name) => cluster.node_ref(name),
             Self::Selection(pods, _) => policy::selection::owner(cluster, pods),
             Self::Policy(name) => cluster.policy_ref(name),
@@ -154,6 +170,9 @@ impl fmt::Display for Unit {
             Self::Gateway(name) => write!(f, "gateway {name}"),
             Self::Isolation => f.write_str("isolation of namespaces"),
             Self::VirtualNetwork(namespace) => write!(f, "virtual network {namespace}-vn"),
+            Self::App(app) => write!(f, "app {app}"),
+            Self::SecurityGroups => f.write_str("security groups"),
+            Self::SecurityGroup(name) => write!(f, "security group {name}"),
             Self::Selection(pods, Role::Subject) => write!(f, "isolated pods {pods}"),
             Self::Selection(pods, Role::ClusterSubject) => write!(f, "pods of cluster-wide policies {pods}"),
             Self::Selection(pods, Role::Peers) => write!(f, "allowed pods {pods}"),

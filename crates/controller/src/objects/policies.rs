@@ -1,11 +1,12 @@
-//! Namespaces, network policies and the names of containers' ports, as they are read.
+//! Namespaces, network policies, security groups and the names of containers' ports, as they are read.
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::ObjectMeta;
 use netloom_network::cluster::NamedPort;
 use netloom_network::policy::NetworkPolicySpec;
+use netloom_network::security_group::SecurityGroupSpec;
 use netloom_network::service::Protocol;
-use netloom_network::{Namespace, NetworkPolicy, Object, manifest};
+use netloom_network::{Namespace, NetworkPolicy, Object, SecurityGroup, manifest};
 use serde::Deserialize;
 
 use super::{Reduce, named, resource};
@@ -22,6 +23,14 @@ pub struct NetworkPolicyObject {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: NetworkPolicySpec,
+}
+
+/// A security group, as in `deploy/chart/crds/securitygroups.yaml`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct SecurityGroupObject {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: SecurityGroupSpec,
 }
 
 /// A container, reduced to its ports.
@@ -49,6 +58,25 @@ resource!(
     "NetworkPolicy",
     "networkpolicies"
 );
+
+resource!(
+    SecurityGroupObject,
+    NamespaceResourceScope,
+    "netloom.io",
+    "v1alpha1",
+    "SecurityGroup",
+    "securitygroups"
+);
+
+impl Reduce for SecurityGroupObject {
+    fn reduce(self) -> Option<Object> {
+        let group = SecurityGroup {
+            uid: self.metadata.uid.clone().unwrap_or_default(),
+            spec: self.spec,
+        };
+        Some(Object::SecurityGroup(named(self.metadata), group))
+    }
+}
 
 impl Reduce for NamespaceObject {
     fn reduce(self) -> Option<Object> {

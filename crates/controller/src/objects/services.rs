@@ -1,12 +1,13 @@
 //! Services, endpoint slices and pools of external addresses, as they are read. What others serve is never read: services with another
 //! proxy and slices of headless services are left out by the API server.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::ObjectMeta;
 use netloom_network::service::{Endpoint, ExternalPoolSpec, Family, Protocol, ServiceKind, ServicePort, SlicePort};
-use netloom_network::{EndpointSlice, ExternalPool, Namespaced, Object, Service, manifest};
+use netloom_network::{EndpointSlice, ExternalPool, Namespaced, Object, Service, app, manifest};
 use serde::{Deserialize, Deserializer};
 
 use super::{Reduce, named, resource};
@@ -44,6 +45,7 @@ struct ServiceSpec {
     load_balancer_ip: String,
     load_balancer_source_ranges: Vec<String>,
     health_check_node_port: i64,
+    selector: Option<BTreeMap<String, String>>,
 }
 
 /// A port of a service or of a slice.
@@ -175,6 +177,8 @@ impl Reduce for ServiceObject {
                 .filter_map(|ingress| ingress.ip.parse().ok())
                 .collect(),
             annotations: manifest::relevant(metadata.annotations.clone().unwrap_or_default()),
+            labels: app::relevant(metadata.labels.clone().unwrap_or_default()),
+            selector: spec.selector.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
             ..Service::default()
         };

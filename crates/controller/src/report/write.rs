@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::objects::{
     AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkObject, ClusterNetworkPolicyObject, ExternalPoolObject,
-    NodeObject, PodObject, ServiceObject,
+    NodeObject, PodObject, SecurityGroupObject, ServiceObject,
 };
 
 /// Condition of Kubernetes' own objects that have, or had, a problem.
@@ -25,7 +25,7 @@ const READY: &str = "Ready";
 const ACCEPTED: &str = "Accepted";
 
 /// The kinds that are told about, and where they are served.
-pub fn resources() -> [(&'static str, ApiResource); 8] {
+pub fn resources() -> [(&'static str, ApiResource); 9] {
     [
         ("Pod", ApiResource::erase::<PodObject>(&())),
         ("Node", ApiResource::erase::<NodeObject>(&())),
@@ -38,12 +38,13 @@ pub fn resources() -> [(&'static str, ApiResource); 8] {
             ApiResource::erase::<BaselineAdminNetworkPolicyObject>(&()),
         ),
         ("ClusterNetworkPolicy", ApiResource::erase::<ClusterNetworkPolicyObject>(&())),
+        ("SecurityGroup", ApiResource::erase::<SecurityGroupObject>(&())),
     ]
 }
 
 /// Whether a kind is ours rather than Kubernetes' own.
 fn is_own(kind: &str) -> bool {
-    matches!(kind, "ClusterNetwork" | "ExternalPool")
+    matches!(kind, "ClusterNetwork" | "ExternalPool" | "SecurityGroup")
 }
 
 /// Whether a kind is that of cluster-wide policies, which may be missing.

@@ -5,6 +5,7 @@
 mod certificates;
 mod external;
 mod hands;
+mod isolation;
 mod outages;
 mod pods;
 mod policies;

@@ -4,6 +4,7 @@
 
 #[path = "../services/ask.rs"]
 mod ask;
+mod groups;
 mod questions;
 #[path = "../world/mod.rs"]
 mod world;
@@ -11,6 +12,7 @@ mod world;
 use netloom_lab::Machine;
 
 use ask::Protocol;
+use groups::{apps_are_closed_until_a_policy_opens_them, security_groups_allow_what_their_rules_say};
 use questions::{ISOLATED, NODE_PORT, Way, World};
 use world::ended;
 
@@ -23,6 +25,8 @@ fn isolation_says_who_reaches_whom() {
     services_are_isolated_too(&world);
     mistakes_close_and_are_told(&world);
     without_annotations_all_is_open_again(&world);
+    apps_are_closed_until_a_policy_opens_them(&world);
+    security_groups_allow_what_their_rules_say(&world);
     assert_eq!(ended(&world.lab), Vec::<String>::new(), "parts crashed");
 }
 

@@ -1,5 +1,6 @@
 //! Pods in three namespaces on two nodes, services before them, and tables of who reaches whom, asked with real packets.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -131,7 +132,27 @@ impl World {
         self.lab.control().run(&["ovn-nbctl", "--wait=hv", "--timeout=30", "sync"]).unwrap();
     }
 
-    /// Asks everything at the same time, in every way and family, and tells every answer that is not as it must be.
+    /// Waits until an address set of this key has an address, and every switch knows it.
+    pub fn wait_member(&self, set: &str, address: &str) {
+        let watch = "ovsdb-client monitor unix:/run/ovn/ovnnb_db.sock OVN_Northbound Address_Set external_ids,addresses";
+        let script = format!(
+            "while read -t 30 line; do [[ $line == *'{set}/'* && $line == *'{address}'* ]] && exit 0; done < <({watch}); echo '{address} never came'; exit 1"
+        );
+        self.lab.control().run(&["bash", "-c", &script]).unwrap();
+        self.lab.control().run(&["ovn-nbctl", "--wait=hv", "--timeout=30", "sync"]).unwrap();
+    }
+
+    /// Waits until no row of a table has a key that begins so.
+    pub fn wait_no_row(&self, table: &str, key: &str) {
+        let list = format!("ovn-nbctl --bare --columns=external_ids list {table}");
+        let watch = format!("ovsdb-client monitor unix:/run/ovn/ovnnb_db.sock OVN_Northbound {table} external_ids");
+        let script =
+            format!("while read -t 30 line; do {list} | grep -q '{key}' || exit 0; done < <({watch}); echo '{key} never went'; exit 1");
+        self.lab.control().run(&["bash", "-c", &script]).unwrap();
+        self.lab.control().run(&["ovn-nbctl", "--wait=hv", "--timeout=30", "sync"]).unwrap();
+    }
+
+    /// Asks in every way; see [`Self::check_by`].
     pub fn check(&self, what: &str, table: &[(&str, &str, bool)]) {
         let ways = |to: &str| {
             let ping = (!to.starts_with("service")).then_some(Way::Ping);
@@ -139,24 +160,24 @@ impl World {
                 .into_iter()
                 .chain(ping)
         };
-        let questions: Vec<_> = table
+        let each = table
             .iter()
-            .flat_map(|(from, to, answer)| {
-                let addresses = self.addresses(to);
-                ways(to).flat_map(move |way| {
-                    addresses
-                        .clone()
-                        .into_iter()
-                        .map(move |address| (*from, *to, address, way, *answer))
-                })
-            })
-            .collect();
+            .flat_map(|(from, to, answer)| ways(to).map(|way| (*from, *to, way, *answer)));
+        self.check_by(what, &each.collect::<Vec<_>>());
+    }
+
+    /// Asks everything at the same time, in both families, and tells every answer that is not as it must be.
+    pub fn check_by(&self, what: &str, table: &[(&str, &str, Way, bool)]) {
+        let targets: BTreeSet<&str> = table.iter().map(|(_, to, ..)| *to).collect();
+        let known: BTreeMap<&str, Vec<IpAddr>> = targets.into_iter().map(|to| (to, self.addresses(to))).collect();
+        let questions = table
+            .iter()
+            .flat_map(|question| known[question.1].iter().map(move |address| (question, *address)));
         let wrong: Vec<String> = thread::scope(|scope| {
             let asked: Vec<_> = questions
-                .iter()
-                .map(|(from, to, address, way, answer)| {
+                .map(|((from, to, way, answer), address)| {
                     scope.spawn(move || {
-                        let right = self.reaches(from, *address, *way, *answer) == *answer;
+                        let right = self.reaches(from, address, *way, *answer) == *answer;
                         (!right).then(|| format!("{from} to {to} at {address} by {way:?}: must it be answered? {answer}"))
                     })
                 })

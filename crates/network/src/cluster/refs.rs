@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, PodName};
 use crate::policy::{ClusterPolicyName, PolicyName};
 use crate::problem::ObjectRef;
+use crate::security_group::SecurityGroupName;
 use crate::service::ServiceName;
 
 impl Cluster {
@@ -42,6 +43,12 @@ impl Cluster {
     pub fn cluster_policy_ref(&self, name: &ClusterPolicyName) -> ObjectRef {
         let uid = self.cluster_policies.get(name).map_or("", |policy| policy.uid.as_str());
         ObjectRef::cluster(name.kind.as_str(), &name.name, uid)
+    }
+
+    /// Reference to a security group for owners and problems.
+    pub fn security_group_ref(&self, name: &SecurityGroupName) -> ObjectRef {
+        let uid = self.security_groups.get(name).map_or("", |group| group.uid.as_str());
+        ObjectRef::namespaced("SecurityGroup", &name.namespace, &name.name, uid)
     }
 
     /// Reference to a pool for problems.

@@ -1,11 +1,12 @@
 //! Services, endpoint slices and pools from manifests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde::Deserialize;
 
 use super::{Metadata, relevant};
+use crate::app;
 use crate::cluster::{Namespaced, Object};
 use crate::service::{Endpoint, EndpointSlice, Family, Protocol, Service, ServiceKind, ServicePort, SlicePort};
 use crate::settings::Settings;
@@ -35,6 +36,7 @@ pub(super) struct ServiceSpec {
     load_balancer_ip: Option<String>,
     load_balancer_source_ranges: Vec<String>,
     health_check_node_port: Option<u16>,
+    selector: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -147,6 +149,8 @@ pub(super) fn service(metadata: Metadata, spec: ServiceSpec, status: ServiceStat
         health_check_port: spec.health_check_node_port.filter(|port| *port != 0),
         status_addresses: addresses.filter_map(|ingress| ingress.ip).collect(),
         annotations: relevant(metadata.annotations.clone()),
+        labels: app::relevant(metadata.labels.clone()),
+        selector: spec.selector.clone().unwrap_or_default(),
     };
     Some(Object::Service(metadata.namespaced(), service))
 }

@@ -1,5 +1,5 @@
 //! A pod's port: named `namespace/pod`, on its node's switch, with its recorded addresses and no others, and in the
-//! sets of policies and the virtual networks it belongs to.
+//! groups and sets of everything that says who reaches it.
 
 use ipnet::IpNet;
 
@@ -10,7 +10,7 @@ use crate::northbound::{ids, put};
 use crate::rows::{LogicalSwitch, LogicalSwitchPort};
 use crate::settings::nth_host;
 use crate::unit::node::switch;
-use crate::unit::policy::{network, selection};
+use crate::unit::policy::{app, group, isolation, network, selection};
 use crate::unit::{Fragment, join};
 
 /// Key of a pod's first port.
@@ -57,4 +57,9 @@ pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment
     // In the same transaction as the port: there is no moment in which it is not isolated.
     selection::join(cluster, name, pod, placed, fragment);
     network::join(cluster, name, pod, placed, fragment);
+    let in_app = app::join(cluster, name, pod, placed, fragment);
+    let in_group = group::join(cluster, name, pod, placed, fragment);
+    if in_app || in_group {
+        isolation::join(node, placed, fragment);
+    }
 }

@@ -1,13 +1,16 @@
 //! A policy: what it allows, as ACLs on the port group of the pods it isolates. The denial they are exceptions from belongs to the
 //! group ([`selection`]), so that nothing about a policy's rules can open it.
 
+pub(super) mod app;
 mod clause;
 pub(super) mod cluster;
+pub(super) mod group;
 pub(super) mod isolation;
 pub(super) mod log;
 pub(super) mod network;
 pub(super) mod nodes;
 pub(super) mod selection;
+mod sets;
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::service::{Service, ServiceKind, ServiceName};
 use crate::settings::{ServiceMode, Settings};
 use crate::unit::Fragment;
-use crate::unit::policy::network;
+use crate::unit::policy::{app, network};
 use crate::unit::service::backends::gather;
 use crate::unit::service::frontends::frontends;
 use crate::unit::service::views::Balancers;
@@ -33,6 +33,7 @@ pub(super) fn compile(cluster: &Cluster, name: &ServiceName, fragment: &mut Frag
     let (Some(service), Some(settings)) = (cluster.services.get(name), &cluster.records.settings) else {
         return;
     };
+    fragment.problems.extend(app::service_problem(cluster, name, service));
     if service.cluster_ips.is_empty() {
         return;
     }

@@ -2,14 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use netloom_network::app::{APP, NAME};
 use netloom_network::cluster::NamedPort;
 use netloom_network::isolation::{ISOLATED, ISOLATION};
 use netloom_network::policy::{
     BlockSpec, Expression, LabelSelector, NetworkPolicySpec, NumberOrName, PeerSpec, PortSpec, Role, RuleSpec, Selection,
 };
+use netloom_network::security_group::{SECURITY_GROUP, SecurityGroupSpec};
 use netloom_network::service::Protocol;
-use netloom_network::{Cluster, ClusterPolicy, ClusterPolicyName, Key, Namespace, NetworkPolicy, Object, Planner, PolicyName, RowId};
+use netloom_network::{
+    Cluster, ClusterPolicy, ClusterPolicyName, Key, Namespace, NetworkPolicy, Object, Planner, PolicyName, RowId, SecurityGroup,
+    SecurityGroupName,
+};
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 pub const NAMESPACES: [&str; 2] = ["default", "guarded"];
 
@@ -19,6 +25,7 @@ pub struct Objects {
     namespaces: BTreeMap<String, Namespace>,
     policies: BTreeMap<PolicyName, NetworkPolicy>,
     cluster_policies: BTreeMap<ClusterPolicyName, ClusterPolicy>,
+    groups: BTreeMap<SecurityGroupName, SecurityGroup>,
 }
 
 impl Objects {
@@ -27,6 +34,7 @@ impl Objects {
             Object::Namespace(name, namespace) => drop(self.namespaces.insert(name, namespace)),
             Object::NetworkPolicy(name, policy) => drop(self.policies.insert(name, policy)),
             Object::ClusterPolicy(name, policy) => drop(self.cluster_policies.insert(name, policy)),
+            Object::SecurityGroup(name, group) => drop(self.groups.insert(name, group)),
             other => unreachable!("{other:?} is none of these"),
         }
     }
@@ -36,6 +44,7 @@ impl Objects {
             Object::Namespace(name, _) => drop(self.namespaces.remove(name)),
             Object::NetworkPolicy(name, _) => drop(self.policies.remove(name)),
             Object::ClusterPolicy(name, _) => drop(self.cluster_policies.remove(name)),
+            Object::SecurityGroup(name, _) => drop(self.groups.remove(name)),
             other => unreachable!("{other:?} is none of these"),
         }
     }
@@ -53,7 +62,12 @@ impl Objects {
             .map(|(name, object)| Object::NetworkPolicy(name, object));
         let cluster_policies = self.cluster_policies.clone().into_iter();
         let cluster_policies = cluster_policies.map(|(name, object)| Object::ClusterPolicy(name, object));
-        namespaces.chain(policies).chain(cluster_policies)
+        let groups = self
+            .groups
+            .clone()
+            .into_iter()
+            .map(|(name, object)| Object::SecurityGroup(name, object));
+        namespaces.chain(policies).chain(cluster_policies).chain(groups)
     }
 }
 
@@ -70,7 +84,30 @@ pub fn object() -> impl Strategy<Value = Object> {
         };
         Object::NetworkPolicy(name, NetworkPolicy { uid: String::new(), spec })
     });
-    prop_oneof![2 => namespace, 5 => policy]
+    let group = (0..4usize, prop::collection::vec(group_rule(), 0..3)).prop_map(|(number, rules)| {
+        let (spec, uid) = (SecurityGroupSpec { rules: Some(rules) }, String::new());
+        Object::SecurityGroup(group_name(number), SecurityGroup { uid, spec })
+    });
+    prop_oneof![3 => namespace, 5 => policy, 2 => group]
+}
+
+fn group_name(number: usize) -> SecurityGroupName {
+    SecurityGroupName {
+        namespace: NAMESPACES[number % 2].to_owned(),
+        name: format!("v{}", number / 2),
+    }
+}
+
+fn group_rule() -> impl Strategy<Value = Value> {
+    let remote = prop_oneof![
+        1 => Just(Value::Null),
+        1 => Just(json!({ "cidr": "10.0.0.0/8" })),
+        3 => (0..4usize).prop_map(|number| json!({ "group": { "name": group_name(number).name, "namespace": NAMESPACES[number % 2] } })),
+        1 => Just(json!("nonsense")),
+    ];
+    (remote, any::<bool>(), prop::option::of(79..90i64)).prop_map(|(remote, ingress, port)| {
+        json!({ "direction": if ingress { "Ingress" } else { "Egress" }, "protocol": "TCP", "port": port, "remote": remote })
+    })
 }
 
 /// Annotations of a namespace.
@@ -93,7 +130,10 @@ fn isolation() -> impl Strategy<Value = BTreeMap<String, String>> {
 }
 
 pub fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
-    let label = (prop_oneof![Just("app"), Just("tier")], 0..2u8);
+    let label = (
+        prop_oneof![4 => Just("app"), 4 => Just("tier"), 1 => Just(APP), 1 => Just(NAME), 1 => Just(SECURITY_GROUP)],
+        0..2u8,
+    );
     prop::collection::vec(label, 0..3).prop_map(|all| all.into_iter().map(|(key, value)| (key.to_owned(), format!("v{value}"))).collect())
 }
 

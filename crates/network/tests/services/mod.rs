@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use netloom_network::app::APP;
 use netloom_network::service::{Endpoint, ExternalPoolSpec, Family, Protocol, ServiceKind, ServicePort, SlicePort};
 use netloom_network::{EndpointSlice, ExternalPool, Object, Service, ServiceName, SliceName};
 use proptest::prelude::*;
@@ -161,6 +162,14 @@ fn service() -> impl Strategy<Value = Service> {
                     annotations: annotations
                         .into_iter()
                         .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+                        .collect(),
+                    labels: (generation == 1)
+                        .then(|| (APP.to_owned(), format!("v{}", number % 2)))
+                        .into_iter()
+                        .collect(),
+                    selector: affinity
+                        .then(|| ("app".to_owned(), format!("v{}", number % 2)))
+                        .into_iter()
                         .collect(),
                 }
             },

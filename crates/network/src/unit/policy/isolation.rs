@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use crate::cluster::Cluster;
 use crate::ipam::{MANAGEMENT_HOST, PROBE_HOST, SERVICE_HOST};
 use crate::key::Key;
-use crate::northbound::{ids, put};
+use crate::northbound::{Placed, ids, put};
 use crate::policy::Direction;
 use crate::rows::{Acl, PortGroup};
 use crate::settings::nth_host;
@@ -24,6 +24,19 @@ use crate::unit::policy::{FIRST, LAST, Tier, acl};
 /// Key of the port group of a node's isolated pods.
 pub(super) fn isolated(node: &str) -> Key {
     Key::new(format!("isolated/{node}"))
+}
+
+/// Adds a pod's port to the group of its node, unless it is there already.
+pub(in crate::unit) fn join(node: &str, port: Placed, fragment: &mut Fragment) {
+    let before = fragment.members.len();
+    port.add_to::<PortGroup>(fragment, &isolated(node), "ports");
+    let known = fragment
+        .members
+        .get(before)
+        .is_some_and(|member| fragment.members[..before].contains(member));
+    if known {
+        fragment.members.truncate(before);
+    }
 }
 
 /// OVN reads no hyphen in the name of a group, and a node's name may have one, or a dot.

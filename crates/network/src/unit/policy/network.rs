@@ -4,23 +4,20 @@
 
 use std::net::IpAddr;
 
-use netloom_ovsdb::{Atom, Table};
-
 use crate::cluster::{Cluster, Pod, PodName};
 use crate::isolation::{self, Isolation};
 use crate::key::Key;
-use crate::northbound::{Member, Placed, RowId, ids, put};
+use crate::northbound::{Placed, ids, put};
 use crate::policy::Direction;
 use crate::problem::{ObjectRef, Problem};
-use crate::rows::{Acl, AddressSet, PortGroup};
-use crate::service::Family;
+use crate::rows::{Acl, PortGroup};
 use crate::unit::Fragment;
-use crate::unit::policy::clause::{Addresses, Side};
+use crate::unit::policy::clause::Side;
+use crate::unit::policy::sets::{add_addresses, among, group_name, put_group, put_sets};
 use crate::unit::policy::{ALLOW, DENY, Tier, acl};
 
 /// Above what security groups say in the same tier.
 const CLOSED: i64 = 2000;
-const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
 /// What there is one of.
 #[derive(Clone, Copy)]
@@ -55,25 +52,9 @@ fn services(namespace: &str) -> Key {
     Key::new(format!("network/{namespace}-vn/services"))
 }
 
-fn of_family(set: &Key, family: Family) -> Key {
-    let number = if family == Family::Ipv4 { 4 } else { 6 };
-    Key::new(format!("{set}/{number}"))
-}
-
-/// A namespace may have a hyphen, which OVN does not read in a name, so the name follows from the key as the UUID does.
-fn name<T: Table>(key: &Key) -> String {
-    let kind = key.as_str().split('/').next().unwrap_or_default();
-    let digest: String = key.uuid(T::TABLE).simple().to_string().chars().take(16).collect();
-    format!("{kind}_{digest}")
-}
-
 /// Packets addressed to what these sets have.
 fn to<'a>(sets: impl IntoIterator<Item = &'a Key>) -> String {
-    let mut addresses = Addresses::new(Side::Destination);
-    for set in sets {
-        addresses.add_sets(|family| name::<AddressSet>(&of_family(set, family)));
-    }
-    addresses.to_clause().unwrap_or_default()
+    among(Side::Destination, sets)
 }
 
 /// What all isolated namespaces have in common.
@@ -153,26 +134,15 @@ pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Pl
     for group in groups {
         port.add_to::<PortGroup>(fragment, &group, "ports");
     }
-    let addresses = cluster.records.assignment(pod, &of.uid).map(|assignment| &assignment.addresses);
-    for address in addresses.into_iter().flatten() {
-        sets.iter().for_each(|set| add_address(set, *address, fragment));
+    if let Some(assignment) = cluster.records.assignment(pod, &of.uid) {
+        sets.iter().for_each(|set| add_addresses(set, &assignment.addresses, fragment));
     }
 }
 
 /// Adds a service's addresses to those that pods of other namespaces may not use.
 pub(in crate::unit) fn close_service(namespace: &str, addresses: &[IpAddr], fragment: &mut Fragment) {
-    for address in addresses {
-        add_address(&Shared::Services.key(), *address, fragment);
-        add_address(&services(namespace), *address, fragment);
-    }
-}
-
-fn add_address(set: &Key, address: IpAddr, fragment: &mut Fragment) {
-    fragment.members.push(Member {
-        row: RowId::of(AddressSet::TABLE, &of_family(set, Family::of(address))),
-        column: "addresses",
-        value: Atom::from(address.to_string()),
-    });
+    add_addresses(&Shared::Services.key(), addresses, fragment);
+    add_addresses(&services(namespace), addresses, fragment);
 }
 
 /// Where a packet that a pod sends is judged.
@@ -190,29 +160,16 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     fn put_group(&mut self, key: &Key) {
-        let row = PortGroup {
-            name: name::<PortGroup>(key),
-            external_ids: ids(key, &self.owner),
-            ..Default::default()
-        };
-        put(self.fragment, key, row);
+        put_group(key, &self.owner, self.fragment);
     }
 
     fn put_sets(&mut self, set: &Key) {
-        for family in FAMILIES {
-            let key = of_family(set, family);
-            let row = AddressSet {
-                name: name::<AddressSet>(&key),
-                external_ids: ids(&key, &self.owner),
-                ..Default::default()
-            };
-            put(self.fragment, &key, row);
-        }
+        put_sets(set, &self.owner, self.fragment);
     }
 
     fn put_acl(&mut self, what: &str, group: &Key, stage: Stage, priority: i64, action: &str, condition: &str) {
         let key = Key::new(format!("{group}/{what}"));
-        let condition = format!("inport == @{} && {condition}", name::<PortGroup>(group));
+        let condition = format!("inport == @{} && {condition}", group_name(group));
         let mut row = Acl {
             external_ids: ids(&key, &self.owner),
             ..acl(Tier::Always, Direction::Egress, priority, action, condition)

@@ -1,0 +1,65 @@
+//! Networks of apps: a port group of an app's pods with a denial of what comes in, like that of a policy and in its tier, so that policies
+//! open it; and what pods of the same app may do. Pods put themselves in.
+
+use crate::app::{self, App};
+use crate::cluster::{Cluster, Pod, PodName};
+use crate::key::Key;
+use crate::northbound::{Placed, ids, put};
+use crate::policy::Direction;
+use crate::problem::Problem;
+use crate::rows::{Acl, PortGroup};
+use crate::service::{Service, ServiceName};
+use crate::unit::Fragment;
+use crate::unit::policy::clause::Side;
+use crate::unit::policy::sets::{add_addresses, among, group_name, put_group, put_sets};
+use crate::unit::policy::{ALLOW, DENY, Tier, acl};
+
+const REASON: &str = "ConflictingApp";
+
+fn network(app: &App) -> Key {
+    Key::new(format!("app/{app}"))
+}
+
+pub(in crate::unit) fn compile(cluster: &Cluster, app: &App, fragment: &mut Fragment) {
+    if cluster.labelled(app).next().is_none() {
+        return;
+    }
+    let (owner, group) = (cluster.namespace_ref(&app.namespace), network(app));
+    put_group(&group, &owner, fragment);
+    let mut rules = vec![("deny", DENY, "drop", "ip".to_owned())];
+    if app.name.is_some() {
+        put_sets(&group, &owner, fragment);
+        rules.push(("inside", ALLOW, "allow-related", among(Side::Source, [&group])));
+    }
+    for (what, priority, action, condition) in rules {
+        let key = Key::new(format!("{group}/{what}/{}", Direction::Ingress.as_str()));
+        let condition = format!("{} && {condition}", Direction::Ingress.of_group(&group_name(&group)));
+        let row = Acl {
+            external_ids: ids(&key, &owner),
+            ..acl(Tier::Policy, Direction::Ingress, priority, action, condition)
+        };
+        put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
+    }
+}
+
+/// Adds a pod's port and addresses to the apps it is in; says whether it is in any.
+pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Placed, fragment: &mut Fragment) -> bool {
+    let apps = cluster.apps_of(pod, of);
+    for app in &apps {
+        port.add_to::<PortGroup>(fragment, &network(app), "ports");
+        if app.name.is_none() {
+            let why = app::conflict(&of.labels, "they let nobody in");
+            fragment.problems.push(Problem::new(cluster.pod_ref(pod), REASON, why));
+        } else if let Some(assignment) = cluster.records.assignment(pod, &of.uid) {
+            add_addresses(&network(app), &assignment.addresses, fragment);
+        }
+    }
+    !apps.is_empty()
+}
+
+/// What is wrong with a service's labels.
+pub(in crate::unit) fn service_problem(cluster: &Cluster, name: &ServiceName, service: &Service) -> Option<Problem> {
+    let said = app::read(&name.namespace, &service.labels)?;
+    let why = || app::conflict(&service.labels, "they put its pods into no app");
+    said.name.is_none().then(|| Problem::new(cluster.service_ref(name), REASON, why()))
+}

@@ -1,0 +1,122 @@
+//! Security groups: a port group and sets of the pods that name one, with what its rules allow; and one port group of all pods that name
+//! any, which drops the rest in both directions. What rules allow goes on to policies: both have to agree.
+
+use crate::cluster::{Cluster, Pod, PodName};
+use crate::key::Key;
+use crate::northbound::{Placed, ids, put};
+use crate::policy::Direction;
+use crate::problem::Problem;
+use crate::rows::{Acl, PortGroup};
+use crate::security_group::{Remote, Rule, SecurityGroupName};
+use crate::unit::Fragment;
+use crate::unit::policy::clause::Addresses;
+use crate::unit::policy::sets::{add_addresses, among, group_name, put_group, put_sets};
+use crate::unit::policy::{ALLOW, DENY, Tier, acl};
+
+const UNKNOWN: &str = "UnknownSecurityGroup";
+
+/// Key of the pods of a group.
+fn members(group: &SecurityGroupName) -> Key {
+    Key::new(format!("security-group/{group}"))
+}
+
+/// Key of the pods that name any group.
+fn everybody() -> Key {
+    Key::new("security-groups")
+}
+
+/// What is denied to pods that name a group.
+pub(in crate::unit) fn compile_shared(cluster: &Cluster, fragment: &mut Fragment) {
+    if !cluster.has_grouped_pods() {
+        return;
+    }
+    let (group, owner) = (everybody(), cluster.network_ref());
+    put_group(&group, &owner, fragment);
+    for direction in Direction::ALL {
+        let key = Key::new(format!("{group}/deny/{}", direction.as_str()));
+        let condition = format!("{} && ip", direction.of_group(&group_name(&group)));
+        let row = Acl {
+            external_ids: ids(&key, &owner),
+            ..acl(Tier::Always, direction, DENY, "drop", condition)
+        };
+        put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
+    }
+}
+
+/// What a group allows.
+pub(in crate::unit) fn compile(cluster: &Cluster, name: &SecurityGroupName, fragment: &mut Fragment) {
+    let Some(read) = cluster.security_group(name) else { return };
+    let (group, owner) = (members(name), cluster.security_group_ref(name));
+    let problem = |reason, why: String| Problem::new(owner.clone(), reason, why);
+    let complaints = read.complaints.iter();
+    fragment
+        .problems
+        .extend(complaints.map(|why| problem("InvalidSecurityGroup", why.clone())));
+    put_group(&group, &owner, fragment);
+    put_sets(&group, &owner, fragment);
+    for rule in &read.rules {
+        if let Some(Remote::Group(remote)) = &rule.remote
+            && cluster.security_group(remote).is_none()
+        {
+            let why = format!(
+                "spec.rules[{}]: there is no SecurityGroup {} in namespace {}, so the rule allows nothing; create it or correct the name",
+                rule.number, remote.name, remote.namespace
+            );
+            fragment.problems.push(problem(UNKNOWN, why));
+            continue;
+        }
+        let key = Key::new(format!("{group}/{}/{}", rule.direction.as_str(), rule.number));
+        let condition = format!("{} && {}", rule.direction.of_group(&group_name(&group)), condition(rule));
+        let row = Acl {
+            external_ids: ids(&key, &owner),
+            ..acl(Tier::Always, rule.direction, ALLOW, "pass", condition)
+        };
+        put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
+    }
+}
+
+/// Packets a rule is about.
+fn condition(rule: &Rule) -> String {
+    let side = rule.direction.peer_side();
+    let remote = rule.remote.as_ref().and_then(|remote| match remote {
+        Remote::Group(group) => Some(among(side, [&members(group)])),
+        Remote::Range(range) => {
+            let mut addresses = Addresses::new(side);
+            addresses.add_range(*range);
+            addresses.to_clause()
+        }
+    });
+    let transport = match (rule.protocol, rule.ports) {
+        (None, _) => remote.is_none().then(|| "ip".to_owned()),
+        (Some("icmp"), _) => Some("(icmp4 || icmp6)".to_owned()),
+        (Some(protocol), None) => Some(protocol.to_owned()),
+        (Some(protocol), Some((first, last))) if first == last => Some(format!("{protocol}.dst == {first}")),
+        (Some(protocol), Some((first, last))) => Some(format!("{protocol}.dst >= {first} && {protocol}.dst <= {last}")),
+    };
+    let parts: Vec<String> = remote.into_iter().chain(transport).collect();
+    parts.join(" && ")
+}
+
+/// Adds a pod's port and addresses to the groups it names; says whether it names any.
+pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Placed, fragment: &mut Fragment) -> bool {
+    let named = of.security_groups(pod);
+    let addresses = cluster.records.assignment(pod, &of.uid).map(|assignment| &assignment.addresses);
+    for group in &named {
+        if cluster.security_group(group).is_none() {
+            let why = format!(
+                "there is no SecurityGroup {} in namespace {}; create it or correct the name. Until then it allows the pod nothing",
+                group.name, group.namespace
+            );
+            fragment.problems.push(Problem::new(cluster.pod_ref(pod), UNKNOWN, why));
+            continue;
+        }
+        port.add_to::<PortGroup>(fragment, &members(group), "ports");
+        if let Some(addresses) = addresses {
+            add_addresses(&members(group), addresses, fragment);
+        }
+    }
+    if !named.is_empty() {
+        port.add_to::<PortGroup>(fragment, &everybody(), "ports");
+    }
+    !named.is_empty()
+}

@@ -1,0 +1,71 @@
+//! Groups and sets that are named after their key: what virtual networks, apps and security groups have in common.
+
+use std::net::IpAddr;
+
+use netloom_ovsdb::{Atom, Table};
+
+use crate::key::Key;
+use crate::northbound::{Member, RowId, ids, put};
+use crate::problem::ObjectRef;
+use crate::rows::{AddressSet, PortGroup};
+use crate::service::Family;
+use crate::unit::Fragment;
+use crate::unit::policy::clause::{Addresses, Side};
+
+/// The set of one family.
+fn of_family(set: &Key, family: Family) -> Key {
+    let number = if family == Family::Ipv4 { 4 } else { 6 };
+    Key::new(format!("{set}/{number}"))
+}
+
+/// OVN does not read every key as a name in a match, so the name follows from the key as the UUID does.
+fn name<T: Table>(key: &Key) -> String {
+    let kind = key.as_str().split('/').next().unwrap_or_default().replace('-', "_");
+    let digest: String = key.uuid(T::TABLE).simple().to_string().chars().take(16).collect();
+    format!("{kind}_{digest}")
+}
+
+/// Name of the port group with this key.
+pub(super) fn group_name(group: &Key) -> String {
+    name::<PortGroup>(group)
+}
+
+/// Packets whose address on one side is in any of these sets.
+pub(super) fn among<'a>(side: Side, sets: impl IntoIterator<Item = &'a Key>) -> String {
+    let mut addresses = Addresses::new(side);
+    for set in sets {
+        addresses.add_sets(|family| name::<AddressSet>(&of_family(set, family)));
+    }
+    addresses.to_clause().unwrap_or_default()
+}
+
+pub(super) fn put_group(key: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
+    let row = PortGroup {
+        name: group_name(key),
+        external_ids: ids(key, owner),
+        ..Default::default()
+    };
+    put(fragment, key, row);
+}
+
+/// A set of each family.
+pub(super) fn put_sets(set: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let key = of_family(set, family);
+        let row = AddressSet {
+            name: name::<AddressSet>(&key),
+            external_ids: ids(&key, owner),
+            ..Default::default()
+        };
+        put(fragment, &key, row);
+    }
+}
+
+/// Adds addresses to the sets of their families.
+pub(super) fn add_addresses(set: &Key, addresses: &[IpAddr], fragment: &mut Fragment) {
+    fragment.members.extend(addresses.iter().map(|address| Member {
+        row: RowId::of(AddressSet::TABLE, &of_family(set, Family::of(*address))),
+        column: "addresses",
+        value: Atom::from(address.to_string()),
+    }));
+}

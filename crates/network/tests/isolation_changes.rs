@@ -1,0 +1,191 @@
+//! What a change of isolation costs, and whom it touches: a namespace's own pods, and others only where the first comes or the last goes.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use std::collections::BTreeSet;
+
+use netloom_network::{Key, Object, Planner, RowId, Scope, check, manifest, plan};
+use serde_json::{Value, json};
+
+fn object(value: &Value) -> Object {
+    manifest::read(value).unwrap().remove(0)
+}
+
+fn node() -> Object {
+    object(
+        &json!({ "kind": "Node", "metadata": { "name": "node1" }, "status": { "addresses": [{ "type": "InternalIP", "address": "172.30.0.1" }] } }),
+    )
+}
+
+fn namespace(name: &str, isolation: &str) -> Object {
+    object(&json!({ "kind": "Namespace", "metadata": { "name": name, "annotations": { "netloom.io/isolation": isolation } } }))
+}
+
+fn pod(namespace: &str, name: &str, labels: &Value) -> Object {
+    let metadata = json!({ "name": name, "namespace": namespace, "uid": format!("{namespace}-{name}"), "labels": labels });
+    object(&json!({ "kind": "Pod", "metadata": metadata, "spec": { "nodeName": "node1" } }))
+}
+
+fn service(namespace: &str, name: &str, address: &str, labels: &Value) -> Object {
+    let metadata = json!({ "name": name, "namespace": namespace, "labels": labels });
+    object(
+        &json!({ "kind": "Service", "metadata": metadata, "spec": { "clusterIP": address, "selector": { "run": name }, "ports": [{ "port": 80 }] } }),
+    )
+}
+
+fn group(name: &str, rules: &Value) -> Object {
+    object(&json!({ "kind": "SecurityGroup", "metadata": { "name": name, "namespace": "shop" }, "spec": { "rules": rules } }))
+}
+
+fn planner(objects: impl IntoIterator<Item = Object>) -> Planner {
+    let mut planner = Planner::default();
+    objects.into_iter().for_each(|object| assert!(planner.apply(object)));
+    compile(&mut planner);
+    planner
+}
+
+/// Compiles, and sees that it comes to the same as compiling everything; how many rows and members differ from before.
+fn compile(planner: &mut Planner) -> (usize, usize) {
+    let scope = planner.compile();
+    let (full, problems) = plan::compile(planner.cluster());
+    assert!(*planner.desired() == full, "incremental and full differ");
+    assert_eq!(planner.problems().iter().cloned().collect::<Vec<_>>(), problems);
+    assert_eq!(check::check(&full), []);
+    match scope {
+        Scope::All => panic!("everything may differ"),
+        Scope::Some { rows, members } => (rows.len(), members.len()),
+    }
+}
+
+fn addresses(planner: &Planner, key: &str) -> BTreeSet<String> {
+    let values = planner.desired().members(RowId::of("Address_Set", &Key::new(key)), "addresses");
+    values.map(|value| value.as_str().unwrap().to_owned()).collect()
+}
+
+fn ports(planner: &Planner, key: &str) -> usize {
+    planner.desired().members(RowId::of("Port_Group", &Key::new(key)), "ports").count()
+}
+
+fn pods(namespace: &'static str) -> impl Iterator<Item = Object> {
+    (0..20).map(move |number| pod(namespace, &format!("pod-{number}"), &json!({})))
+}
+
+#[test]
+fn isolating_a_namespace_touches_its_own_pods_once_there_is_another() {
+    let base = [
+        node(),
+        namespace("blue", "none"),
+        namespace("green", "none"),
+        namespace("grey", "none"),
+    ];
+    let mut planner = planner(base.into_iter().chain(pods("blue")).chain(pods("green")).chain(pods("grey")));
+    let before = planner.desired().clone();
+    // The first puts every pod into the group of those that are kept out.
+    planner.apply(namespace("blue", "pods"));
+    compile(&mut planner);
+    assert_eq!((ports(&planner, "isolation/pods"), ports(&planner, "network/blue-vn")), (60, 20));
+    assert_eq!(addresses(&planner, "isolation/pods/4").len(), 20);
+    // The second touches 20 pods: each has a port in its network and two addresses in two sets. Its group, two sets, one ACL.
+    planner.apply(namespace("green", "pods"));
+    assert_eq!(planner.marked(), 22);
+    assert_eq!(compile(&mut planner), (4, 1 + 20 * 5));
+    // One pod more in an open namespace: its port, on its switch, in one group.
+    planner.apply(pod("grey", "more", &json!({})));
+    assert_eq!(planner.marked(), 1);
+    assert_eq!(compile(&mut planner), (1, 2));
+    planner.remove(&pod("grey", "more", &json!({})));
+    // Back again, nothing is left.
+    planner.apply(namespace("green", "none"));
+    planner.remove(&namespace("blue", "none"));
+    planner.apply(namespace("blue", "none"));
+    compile(&mut planner);
+    assert!(*planner.desired() == before);
+}
+
+#[test]
+fn isolating_services_hides_them_and_what_they_lead_to() {
+    let base = [
+        node(),
+        namespace("blue", "services"),
+        namespace("grey", "none"),
+        pod("blue", "a", &json!({})),
+        pod("grey", "b", &json!({})),
+        service("blue", "web", "10.96.0.20", &json!({})),
+        service("grey", "web", "10.96.0.21", &json!({})),
+    ];
+    let mut planner = planner(base);
+    let all = |planner: &Planner, key: &str| addresses(planner, key).into_iter().collect::<Vec<_>>();
+    assert_eq!(all(&planner, "isolation/services/4"), ["10.96.0.20"]);
+    assert_eq!((ports(&planner, "isolation/outsiders"), ports(&planner, "isolation/pods")), (1, 2));
+    assert_eq!(all(&planner, "isolation/closed/4").len(), 1);
+    planner.apply(namespace("blue", "pods"));
+    compile(&mut planner);
+    assert_eq!(all(&planner, "isolation/services/4"), Vec::<String>::new());
+    assert_eq!(ports(&planner, "isolation/outsiders"), 0);
+    // A service that comes to a namespace whose services are isolated is never seen.
+    planner.apply(namespace("blue", "services"));
+    planner.apply(service("blue", "late", "10.96.0.22", &json!({})));
+    compile(&mut planner);
+    assert_eq!(all(&planner, "network/blue-vn/services/4"), ["10.96.0.20", "10.96.0.22"]);
+}
+
+#[test]
+fn a_label_moves_one_pod_and_that_of_a_service_its_pods() {
+    let base = [
+        node(),
+        pod("shop", "web", &json!({ "run": "web" })),
+        service("shop", "web", "10.96.0.20", &json!({})),
+    ];
+    let mut planner = planner(base.into_iter().chain(pods("shop")));
+    let before = planner.desired().clone();
+    planner.apply(service("shop", "web", "10.96.0.20", &json!({ "netloom.io/app": "billing" })));
+    assert_eq!(planner.marked(), 3, "the service, the app and the one pod it selects");
+    compile(&mut planner);
+    assert_eq!((ports(&planner, "app/shop/billing"), ports(&planner, "isolated/node1")), (1, 1));
+    planner.apply(pod("shop", "pod-1", &json!({ "opencontrail.org/name": "billing" })));
+    assert_eq!(planner.marked(), 1);
+    compile(&mut planner);
+    assert_eq!(addresses(&planner, "app/shop/billing/4").len(), 2);
+    planner.apply(service("shop", "web", "10.96.0.20", &json!({})));
+    compile(&mut planner);
+    assert_eq!(addresses(&planner, "app/shop/billing/4").len(), 1);
+    planner.apply(pod("shop", "pod-1", &json!({})));
+    compile(&mut planner);
+    assert!(*planner.desired() == before, "nothing is left of the app");
+}
+
+#[test]
+fn a_pod_that_names_a_group_is_closed_before_the_group_exists_and_after() {
+    let named = |groups: &str| pod("shop", "web", &json!({ "netloom.io/security-group": groups }));
+    let mut planner = planner([node(), named("web")]);
+    assert_eq!(ports(&planner, "security-groups"), 1);
+    let problems = |planner: &Planner| planner.problems().iter().map(|problem| problem.reason).collect::<Vec<_>>();
+    assert_eq!(problems(&planner), ["UnknownSecurityGroup"]);
+    planner.apply(group(
+        "web",
+        &json!([{ "direction": "Ingress", "remote": { "group": { "name": "db" } } }]),
+    ));
+    compile(&mut planner);
+    assert_eq!(problems(&planner), ["UnknownSecurityGroup"], "now it is the rule's");
+    assert_eq!(
+        (
+            ports(&planner, "security-group/shop/web"),
+            addresses(&planner, "security-group/shop/web/4").len()
+        ),
+        (1, 1)
+    );
+    let rules = |planner: &Planner| planner.desired().rows().filter(|(id, _)| id.table == "ACL").count();
+    let without = rules(&planner);
+    planner.apply(group("db", &json!([])));
+    compile(&mut planner);
+    assert_eq!((problems(&planner), rules(&planner)), (vec![], without + 1));
+    planner.remove(&group("web", &json!([])));
+    compile(&mut planner);
+    assert_eq!(
+        (ports(&planner, "security-groups"), ports(&planner, "isolated/node1")),
+        (1, 1),
+        "it stays closed"
+    );
+    planner.apply(named(""));
+    compile(&mut planner);
+    assert_eq!(ports(&planner, "security-groups"), 0);
+}
