@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod certificates;
+mod cluster_policies;
 mod external;
 mod hands;
 mod isolation;

@@ -187,7 +187,7 @@ impl Kubernetes {
         within(&format!("an Event {reason} of {name}"), found).await
     }
 
-    pub(super) async fn condition<K>(&self, api: &Api<K>, name: &str, kind: &str, status: &str, reason: &str) -> String
+    pub async fn condition<K>(&self, api: &Api<K>, name: &str, kind: &str, status: &str, reason: &str) -> String
     where
         K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + serde::Serialize + Send + 'static,
     {
