@@ -12,13 +12,21 @@ use crate::policy::{Direction, LabelSelector, Namespaces, Rule, Selection, Selec
 
 /// The last priority of an `AdminNetworkPolicy` or a `ClusterNetworkPolicy`.
 const LAST_PRIORITY: u16 = 1000;
+/// Fields of `pods`.
+pub(super) const PODS: &[&str] = &["namespaceSelector", "podSelector"];
 
 /// Reads a policy of a kind.
 pub fn read(kind: ClusterPolicyKind, spec: &Value) -> RankedPolicy {
     let mut complaints = Vec::new();
+    let known: &[&str] = match kind {
+        ClusterPolicyKind::Admin => &["priority", "subject", "ingress", "egress"],
+        ClusterPolicyKind::Baseline => &["subject", "ingress", "egress"],
+        ClusterPolicyKind::Cluster => &["tier", "priority", "subject", "ingress", "egress"],
+    };
+    complaints.extend(unknown(spec, known).map(|why| format!("spec{why}")));
     let tier = or_complain(read_tier(kind, spec), &mut complaints).unwrap_or(ClusterTier::Admin);
     let priority = or_complain(read_priority(kind, spec), &mut complaints).unwrap_or(0);
-    let subject = read_subject(&spec["subject"], &mut complaints);
+    let subject = read_subject(kind, &spec["subject"], &mut complaints);
     for complaint in &mut complaints {
         complaint.push_str("; until then the policy accepts nothing, and its other rules deny everything");
     }
@@ -66,34 +74,37 @@ fn read_priority(kind: ClusterPolicyKind, spec: &Value) -> Result<u16, String> {
 }
 
 /// The pods it is about; of what cannot be read, more.
-fn read_subject(subject: &Value, complaints: &mut Vec<String>) -> Selection {
+fn read_subject(kind: ClusterPolicyKind, subject: &Value, complaints: &mut Vec<String>) -> Selection {
+    let mut unread = Vec::new();
     let mut selector = |field: &str, value: &Value| {
-        let (selector, unread) = match written_selector(value) {
+        let (selector, mistakes) = match written_selector(value) {
             Ok(spec) => Selector::read(&spec),
             Err(why) => (Selector::default(), vec![why]),
         };
-        complaints.extend(unread.into_iter().map(|why| format!("spec.subject.{field}.{why}")));
+        unread.extend(mistakes.into_iter().map(|why| format!(".{field}.{why}")));
         selector
     };
-    match fields(subject).as_slice() {
+    let selection = match fields(subject).as_slice() {
         [("namespaces", value)] => Selection {
             namespaces: Namespaces::Labelled(selector("namespaces", value)),
             pods: Selector::default(),
         },
         [("pods", value)] => {
-            let namespaces = &value["namespaceSelector"];
-            let anywhere = namespaces.is_null().then(Selector::default);
-            let namespaces = anywhere.unwrap_or_else(|| selector("pods.namespaceSelector", namespaces));
+            let namespaces = anywhere(kind, value).unwrap_or_else(|| selector("pods.namespaceSelector", &value["namespaceSelector"]));
+            let pods = selector("pods.podSelector", &value["podSelector"]);
+            unread.extend(unknown(value, PODS).map(|why| format!(".pods{why}")));
             Selection {
                 namespaces: Namespaces::Labelled(namespaces),
-                pods: selector("pods.podSelector", &value["podSelector"]),
+                pods,
             }
         }
         _ => {
-            complaints.push("spec.subject: it is not one of namespaces and pods; write exactly one of them".to_owned());
+            unread.push(": it is not one of namespaces and pods; write exactly one of them".to_owned());
             Selection::everyone()
         }
-    }
+    };
+    complaints.extend(unread.into_iter().map(|why| format!("spec.subject{why}")));
+    selection
 }
 
 /// The rules of a direction that do something, in order.
@@ -193,11 +204,22 @@ pub(super) fn fields(value: &Value) -> Vec<(&str, &Value)> {
     set.map(|(name, value)| (name.as_str(), value)).collect()
 }
 
+/// What is wrong with an object that has fields we do not know.
+pub(super) fn unknown(value: &Value, known: &[&str]) -> Option<String> {
+    let (name, _) = *fields(value).iter().find(|(name, _)| !known.contains(name))?;
+    Some(format!(".{name}: nobody knows this field here; use {}", known.join(", ")))
+}
+
+/// The selector of namespaces where the newer kind may leave it out.
+pub(super) fn anywhere(kind: ClusterPolicyKind, pods: &Value) -> Option<Selector> {
+    let left_out = kind == ClusterPolicyKind::Cluster && pods["namespaceSelector"].is_null();
+    left_out.then(Selector::default)
+}
+
 /// A selector with nothing in it that we do not know.
 pub(super) fn written_selector(value: &Value) -> Result<LabelSelector, String> {
-    let known = |name: &str| matches!(name, "matchLabels" | "matchExpressions");
-    if let Some((name, _)) = fields(value).iter().find(|(name, _)| !known(name)) {
-        return Err(format!("{name}: a selector has matchLabels and matchExpressions; use these"));
+    if let Some(why) = unknown(value, &["matchLabels", "matchExpressions"]) {
+        return Err(why.trim_start_matches('.').to_owned());
     }
     match value {
         Value::Object(_) => {

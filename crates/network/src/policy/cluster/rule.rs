@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use crate::policy::cluster::ClusterPolicyKind;
-use crate::policy::cluster::read::{fields, written_selector};
+use crate::policy::cluster::read::{PODS, anywhere, fields, unknown, written_selector};
 use crate::policy::read::{is_name, read_selector};
 use crate::policy::{Direction, Namespaces, Peer, Port, Rule, Selection, Selector, Which};
 use crate::service::Protocol;
@@ -20,18 +20,12 @@ pub(super) fn read_rule(kind: ClusterPolicyKind, direction: Direction, number: u
         ClusterPolicyKind::Cluster => "protocols",
         ClusterPolicyKind::Admin | ClusterPolicyKind::Baseline => "ports",
     };
-    let known = |name: &str| matches!(name, "name" | "action") || name == peers_field || name == ports_field;
-    if let Some((name, _)) = fields(rule).iter().find(|(name, _)| !known(name)) {
-        return Err(format!(
-            ".{name}: {} rules have {peers_field} and {ports_field}; use these",
-            direction.as_str()
-        ));
-    }
+    none_unknown(rule, &["name", "action", peers_field, ports_field])?;
     let entries = |field: &str| match &rule[field] {
         Value::Array(entries) if !entries.is_empty() => Ok(entries.clone()),
         _ => Err(format!(".{field}: it is no list of at least one; write whom the rule is about")),
     };
-    let peer = |(place, peer)| read_peer(direction, &peer).map_err(|why| format!(".{peers_field}[{place}]{why}"));
+    let peer = |(place, peer)| read_peer(kind, direction, &peer).map_err(|why| format!(".{peers_field}[{place}]{why}"));
     let peers = entries(peers_field)?.into_iter().enumerate().map(peer);
     let peers = peers.collect::<Result<Vec<_>, _>>()?;
     let ports = match &rule[ports_field] {
@@ -63,7 +57,7 @@ pub(super) fn read_rule(kind: ClusterPolicyKind, direction: Direction, number: u
     })
 }
 
-fn read_peer(direction: Direction, peer: &Value) -> Result<Peer, String> {
+fn read_peer(kind: ClusterPolicyKind, direction: Direction, peer: &Value) -> Result<Peer, String> {
     let pods = |namespaces: Selector, pods: Selector| {
         let namespaces = Namespaces::Labelled(namespaces);
         Ok(Peer::Pods(Selection { namespaces, pods }))
@@ -72,13 +66,9 @@ fn read_peer(direction: Direction, peer: &Value) -> Result<Peer, String> {
     match fields(peer).as_slice() {
         [("namespaces", value)] => pods(selector("namespaces", value)?, Selector::default()),
         [("pods", value)] => {
-            let known = |name: &str| matches!(name, "namespaceSelector" | "podSelector");
-            if let Some((name, _)) = fields(value).iter().find(|(name, _)| !known(name)) {
-                return Err(format!(".pods.{name}: pods have namespaceSelector and podSelector; use these"));
-            }
+            none_unknown(value, PODS).map_err(|why| format!(".pods{why}"))?;
             let within = |field: &str| selector(&format!("pods.{field}"), &value[field]);
-            let anywhere = value["namespaceSelector"].is_null().then(Selector::default);
-            let namespaces = anywhere.map_or_else(|| within("namespaceSelector"), Ok)?;
+            let namespaces = anywhere(kind, value).map_or_else(|| within("namespaceSelector"), Ok)?;
             pods(namespaces, within("podSelector")?)
         }
         [("nodes", value)] if egress => selector("nodes", value).map(Peer::Nodes),
@@ -91,6 +81,10 @@ fn read_peer(direction: Direction, peer: &Value) -> Result<Peer, String> {
         )),
         [_, _, ..] => Err(": it names more than one thing; make an entry of each".to_owned()),
     }
+}
+
+fn none_unknown(value: &Value, known: &[&str]) -> Result<(), String> {
+    unknown(value, known).map_or(Ok(()), Err)
 }
 
 fn selector(field: &str, value: &Value) -> Result<Selector, String> {
@@ -121,8 +115,8 @@ fn read_protocol(entry: &Value) -> Result<Vec<Port>, String> {
         return Err(format!(".{field}: it has no destinationPort that we know of; write one"));
     };
     let which = match fields(port).as_slice() {
-        [("number", number)] => read_range(number, number),
-        [("range", range)] => read_range(&range["start"], &range["end"]),
+        [("number", number)] => read_number(number),
+        [("range", range)] => none_unknown(range, &["start", "end"]).and_then(|()| read_range(range)),
         _ => Err(": it is not one of number and range; write exactly one of them".to_owned()),
     };
     let which = which.map_err(|why| format!(".{field}.destinationPort{why}"))?;
@@ -131,33 +125,43 @@ fn read_protocol(entry: &Value) -> Result<Vec<Port>, String> {
 
 /// An entry of `ports`.
 fn read_port(entry: &Value) -> Result<Vec<Port>, String> {
-    let (field, value, first, last) = match fields(entry).as_slice() {
+    let (field, value, known): (_, _, &[&str]) = match fields(entry).as_slice() {
         [("namedPort", name)] => return named(name).map_err(|why| format!(".namedPort{why}")),
-        [("portNumber", value)] => ("portNumber", *value, &value["port"], &value["port"]),
-        [("portRange", value)] => ("portRange", *value, &value["start"], &value["end"]),
+        [("portNumber", value)] => ("portNumber", *value, &["protocol", "port"]),
+        [("portRange", value)] => ("portRange", *value, &["protocol", "start", "end"]),
         _ => return Err(": it is not one of portNumber, portRange and namedPort; write exactly one of them".to_owned()),
     };
     let protocol = match &value["protocol"] {
         Value::Null => Some(Protocol::Tcp),
-        written => written.as_str().and_then(Protocol::parse),
+        written => written.as_str().filter(|text| !text.is_empty()).and_then(Protocol::parse),
     };
     let protocol = protocol.ok_or_else(|| format!(".{field}.protocol: it is not TCP, UDP or SCTP; change it"))?;
-    let which = read_range(first, last).map_err(|why| format!(".{field}{why}"))?;
+    let which = none_unknown(value, known).and_then(|()| match field {
+        "portNumber" => read_number(&value["port"]),
+        _ => read_range(value),
+    });
+    let which = which.map_err(|why| format!(".{field}{why}"))?;
     Ok(vec![Port { protocol, which }])
 }
 
-fn read_range(first: &Value, last: &Value) -> Result<Which, String> {
-    let number = |value: &Value| {
-        value
-            .as_u64()
-            .and_then(|number| u16::try_from(number).ok())
-            .filter(|number| *number > 0)
-    };
-    match (number(first), number(last)) {
-        (Some(first), Some(last)) if first <= last => Ok(Which::Range(first, last)),
-        (Some(first), Some(last)) => Err(format!(": {first} is more than {last}; write the range from low to high")),
-        _ => Err(": it is not from 1 to 65535; change it".to_owned()),
+fn number(value: &Value) -> Result<u16, String> {
+    let number = value.as_u64().and_then(|number| u16::try_from(number).ok());
+    let number = number.filter(|number| *number > 0);
+    number.ok_or_else(|| ": it is not from 1 to 65535; change it".to_owned())
+}
+
+fn read_number(value: &Value) -> Result<Which, String> {
+    number(value).map(|number| Which::Range(number, number))
+}
+
+fn read_range(range: &Value) -> Result<Which, String> {
+    let (first, last) = (number(&range["start"])?, number(&range["end"])?);
+    if last <= first {
+        return Err(format!(
+            ": its end {last} is not more than its start {first}; write the range from low to high"
+        ));
     }
+    Ok(Which::Range(first, last))
 }
 
 /// The port of this name, of whatever protocol the pod says.
