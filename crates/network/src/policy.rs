@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 pub use cluster::{ClusterPolicy, ClusterPolicyKind, ClusterPolicyName};
 pub use selector::{Namespaces, Selection, Selector};
@@ -61,6 +62,10 @@ pub struct NetworkPolicy {
     pub spec: NetworkPolicySpec,
 }
 
+/// Fields that were written and that we do not know: a spelling mistake, or a Kubernetes newer than this. They may have been meant to
+/// narrow what they stand in, so that closes.
+pub type Unknown = BTreeMap<String, Value>;
+
 /// `spec` of a `NetworkPolicy`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -77,6 +82,9 @@ pub struct NetworkPolicySpec {
     /// Whom they may reach.
     #[serde(deserialize_with = "nullable")]
     pub egress: Vec<RuleSpec>,
+    /// Other fields.
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// A rule of either direction.
@@ -92,6 +100,9 @@ pub struct RuleSpec {
     /// Ports; none means all.
     #[serde(deserialize_with = "nullable")]
     pub ports: Vec<PortSpec>,
+    /// Other fields.
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// Somebody at the other end.
@@ -104,6 +115,9 @@ pub struct PeerSpec {
     pub namespace_selector: Option<LabelSelector>,
     /// Addresses.
     pub ip_block: Option<BlockSpec>,
+    /// Other fields.
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// A range of addresses without some.
@@ -115,6 +129,9 @@ pub struct BlockSpec {
     /// Parts of it that do not count.
     #[serde(deserialize_with = "nullable")]
     pub except: Vec<String>,
+    /// Other fields.
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// A port, a range of ports or all of a protocol.
@@ -127,6 +144,9 @@ pub struct PortSpec {
     pub port: Option<NumberOrName>,
     /// Last of a range that begins with `port`.
     pub end_port: Option<i64>,
+    /// Other fields.
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// A port as Kubernetes writes it.
@@ -149,6 +169,9 @@ pub struct LabelSelector {
     /// Further requirements.
     #[serde(deserialize_with = "nullable")]
     pub match_expressions: Vec<Expression>,
+    /// Other fields.
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// One requirement of a selector.
@@ -162,6 +185,9 @@ pub struct Expression {
     /// Values, for the first two.
     #[serde(deserialize_with = "nullable")]
     pub values: Vec<String>,
+    /// Other fields.
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// Which way the packets a rule is about go, as seen by the pods of the policy.

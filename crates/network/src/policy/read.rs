@@ -1,5 +1,6 @@
 //! From what the user wrote to a [`Policy`]. A rule in which anything cannot be read is left out as a whole and told: the policy isolates
-//! the pods it selects all the same.
+//! the pods it selects all the same. Where it cannot be read which pods or directions are meant, all that may be are isolated and no rule
+//! is left.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use ipnet::IpNet;
 use crate::policy::block::without;
 use crate::policy::{
     BlockSpec, Direction, LabelSelector, Namespaces, NetworkPolicySpec, NumberOrName, Peer, PeerSpec, Policy, Port, PortSpec, Rule,
-    RuleSpec, Selection, Selector, Which,
+    RuleSpec, Selection, Selector, Unknown, Which,
 };
 use crate::service::Protocol;
 
@@ -17,16 +18,28 @@ const LONGEST_NAME: usize = 15;
 
 /// Reads the policy of a namespace.
 pub fn read(namespace: &str, spec: &NetworkPolicySpec) -> Policy {
-    let (pods, mut complaints) = Selector::read(&spec.pod_selector);
-    for complaint in &mut complaints {
-        *complaint = format!("spec.podSelector.{complaint} (until then it isolates all pods that the rest of the selector selects)");
-    }
+    let (pods, mistakes) = Selector::read(&spec.pod_selector);
+    let mut complaints: Vec<String> = mistakes
+        .into_iter()
+        .map(|why| {
+            format!("spec.podSelector.{why} (until then it isolates all pods that the rest of the selector selects, and allows nothing)")
+        })
+        .collect();
     let subject = Selection {
         namespaces: Namespaces::Named(namespace.to_owned()),
         pods,
     };
+    let others = unknown_field(&spec.unknown);
+    complaints.extend(
+        others
+            .iter()
+            .map(|why| format!("spec{why} (until then it isolates in both directions and allows nothing)")),
+    );
+    let unknown_pods = spec.pod_selector.unknown_fields().is_some();
+    let directions = directions(spec, others.is_some() || unknown_pods, &mut complaints);
+    let closed = !complaints.is_empty();
     let mut rules = BTreeMap::new();
-    for direction in directions(spec, &mut complaints) {
+    for direction in directions {
         let written = match direction {
             Direction::Ingress => &spec.ingress,
             Direction::Egress => &spec.egress,
@@ -34,6 +47,7 @@ pub fn read(namespace: &str, spec: &NetworkPolicySpec) -> Policy {
         let mut readable = Vec::new();
         for (number, rule) in written.iter().enumerate() {
             match read_rule(namespace, direction, number, rule) {
+                Ok(_) if closed => {}
                 Ok(rule) => readable.push(rule),
                 Err(why) => {
                     let direction = direction.as_str();
@@ -50,9 +64,9 @@ pub fn read(namespace: &str, spec: &NetworkPolicySpec) -> Policy {
     }
 }
 
-/// The directions it isolates. A type nobody knows could mean anything, so both are closed.
-fn directions(spec: &NetworkPolicySpec, complaints: &mut Vec<String>) -> Vec<Direction> {
-    if spec.policy_types.is_empty() {
+/// The directions it isolates. A type or field nobody knows could mean anything, so both are closed.
+fn directions(spec: &NetworkPolicySpec, both: bool, complaints: &mut Vec<String>) -> Vec<Direction> {
+    if spec.policy_types.is_empty() && !both {
         let egress = (!spec.egress.is_empty()).then_some(Direction::Egress);
         return [Direction::Ingress].into_iter().chain(egress).collect();
     }
@@ -63,10 +77,10 @@ fn directions(spec: &NetworkPolicySpec, complaints: &mut Vec<String>) -> Vec<Dir
         .collect();
     for text in &unknown {
         complaints.push(format!(
-            "spec.policyTypes: \"{text}\" is no type; write Ingress or Egress (until then it isolates in both directions)"
+            "spec.policyTypes: \"{text}\" is no type; write Ingress or Egress (until then it isolates in both directions and allows nothing)"
         ));
     }
-    let wanted = |name: &str| !unknown.is_empty() || spec.policy_types.iter().any(|text| text == name);
+    let wanted = |name: &str| both || !unknown.is_empty() || spec.policy_types.iter().any(|text| text == name);
     let (ingress, egress) = (wanted("Ingress"), wanted("Egress"));
     let each = [(ingress, Direction::Ingress), (egress, Direction::Egress)];
     each.into_iter()
@@ -82,6 +96,7 @@ fn read_rule(namespace: &str, direction: Direction, number: usize, rule: &RuleSp
     if !misplaced.is_empty() {
         return Err(format!(".{other}: {} rules have {field}; rename it", direction.as_str()));
     }
+    refuse_unknown(&rule.unknown)?;
     let peer = |(place, peer)| read_peer(namespace, peer).map_err(|why| format!(".{field}[{place}]{why}"));
     let peers = written.iter().enumerate().map(peer).collect::<Result<Vec<_>, _>>()?;
     let port = |(place, port)| read_port(port).map_err(|why| format!(".ports[{place}]{why}"));
@@ -93,7 +108,18 @@ fn read_rule(namespace: &str, direction: Direction, number: usize, rule: &RuleSp
     })
 }
 
+/// What is wrong with fields nobody knows, if there are any.
+pub(super) fn unknown_field(unknown: &Unknown) -> Option<String> {
+    let name = unknown.keys().next()?;
+    Some(format!(".{name}: there is no such field here; correct its name or remove it"))
+}
+
+fn refuse_unknown(unknown: &Unknown) -> Result<(), String> {
+    unknown_field(unknown).map_or(Ok(()), Err)
+}
+
 fn read_peer(namespace: &str, peer: &PeerSpec) -> Result<Peer, String> {
+    refuse_unknown(&peer.unknown)?;
     let selected = |namespaces: Namespaces, pods: Option<&LabelSelector>| {
         let pods = pods.map(|pods| read_selector("podSelector", pods)).transpose()?.unwrap_or_default();
         Ok(Peer::Pods(Selection { namespaces, pods }))
@@ -121,6 +147,7 @@ fn read_block(block: &BlockSpec) -> Result<Vec<IpNet>, String> {
         net.map(|net| net.trunc())
             .map_err(|_| format!(".ipBlock.{field}: \"{text}\" is not a CIDR; write for example 192.0.2.0/24"))
     };
+    refuse_unknown(&block.unknown).map_err(|why| format!(".ipBlock{why}"))?;
     let whole = net("cidr", &block.cidr)?;
     let parts = block.except.iter().map(|text| net("except", text)).collect::<Result<Vec<_>, _>>()?;
     match parts.iter().find(|part| !whole.contains(*part) || **part == whole) {
@@ -130,8 +157,10 @@ fn read_block(block: &BlockSpec) -> Result<Vec<IpNet>, String> {
 }
 
 fn read_port(port: &PortSpec) -> Result<Port, String> {
-    let protocol = port.protocol.as_deref().unwrap_or_default();
-    let protocol = Protocol::parse(protocol).ok_or_else(|| format!(".protocol: \"{protocol}\" is not TCP, UDP or SCTP; change it"))?;
+    refuse_unknown(&port.unknown)?;
+    let protocol = port.protocol.as_deref().unwrap_or("TCP");
+    let known = Protocol::parse(protocol).filter(|_| !protocol.is_empty());
+    let protocol = known.ok_or_else(|| format!(".protocol: \"{protocol}\" is not TCP, UDP or SCTP; change it"))?;
     let number = |field: &str, number: i64| {
         let number = u16::try_from(number).ok().filter(|number| *number > 0);
         number.ok_or_else(|| format!(".{field}: it is not from 1 to 65535; change it"))
@@ -158,9 +187,11 @@ fn read_port(port: &PortSpec) -> Result<Port, String> {
     Ok(Port { protocol, which })
 }
 
+/// As IANA wants names of services.
 pub(super) fn is_name(name: &str) -> bool {
     let fits = name.len() <= LONGEST_NAME && name.bytes().any(|byte| byte.is_ascii_lowercase());
-    fits && name
-        .bytes()
-        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    let words = name
+        .split('-')
+        .all(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
+    fits && words
 }

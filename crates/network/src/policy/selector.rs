@@ -3,7 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::policy::read::unknown_field;
 use crate::policy::{Expression, LabelSelector, NAMESPACE_NAME};
+
+/// The longest name and value of a label, and the longest domain before a name.
+const LONGEST: usize = 63;
+const LONGEST_DOMAIN: usize = 253;
 
 /// Labels of a pod or of a namespace.
 type Labels = BTreeMap<String, String>;
@@ -51,9 +56,13 @@ pub(crate) type Anchor = (Option<String>, Option<(String, String)>);
 impl Selector {
     /// Reads a selector. What cannot be read is left out, which selects more, and told.
     pub fn read(spec: &LabelSelector) -> (Self, Vec<String>) {
-        let mut complaints = Vec::new();
+        let mut complaints: Vec<String> = spec.unknown_fields().into_iter().collect();
         let mut requirements: BTreeSet<Requirement> = BTreeSet::new();
         for (key, value) in &spec.match_labels {
+            if let Err(why) = check(key, [value]) {
+                complaints.push(format!("matchLabels: {why}"));
+                continue;
+            }
             let test = Test::In([value.clone()].into());
             requirements.insert(Requirement { key: key.clone(), test });
         }
@@ -140,7 +149,7 @@ impl Selection {
 }
 
 fn read_expression(expression: &Expression) -> Result<Requirement, String> {
-    let Expression { key, operator, values } = expression;
+    let Expression { key, operator, values, .. } = expression;
     let set: BTreeSet<String> = values.iter().cloned().collect();
     let test = match operator.as_str() {
         "In" | "NotIn" if set.is_empty() => {
@@ -161,10 +170,44 @@ fn read_expression(expression: &Expression) -> Result<Requirement, String> {
             ));
         }
     };
-    if key.is_empty() {
-        return Err(format!("matchExpressions: {operator} has no key; write the label it is about"));
-    }
+    check(key, values).map_err(|why| format!("matchExpressions: {why}"))?;
     Ok(Requirement { key: key.clone(), test })
+}
+
+/// No object has a label that is not well formed, so one that is asked for was meant to be another.
+fn check<'a>(key: &str, values: impl IntoIterator<Item = &'a String>) -> Result<(), String> {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let is_domain = |prefix: &str| {
+        let lower = !prefix.bytes().any(|byte| byte.is_ascii_uppercase());
+        lower && prefix.len() <= LONGEST_DOMAIN && prefix.split('.').all(|part| is_word(part, b"-"))
+    };
+    if !prefix.is_none_or(is_domain) || name.len() > LONGEST || !is_word(name, b"-_.") {
+        return Err(format!("\"{key}\" is no label; write for example app or example.com/app"));
+    }
+    let fits = |value: &&String| value.is_empty() || (value.len() <= LONGEST && is_word(value, b"-_."));
+    match values.into_iter().find(|value| !fits(value)) {
+        Some(value) => Err(format!("\"{value}\" can be no label's value; correct it")),
+        None => Ok(()),
+    }
+}
+
+/// Letters and digits at both ends, and between them others as well.
+fn is_word(text: &str, others: &[u8]) -> bool {
+    let text = text.as_bytes();
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    ends(text.first()) && ends(text.last()) && text.iter().all(|byte| byte.is_ascii_alphanumeric() || others.contains(byte))
+}
+
+impl LabelSelector {
+    /// What is wrong with fields nobody knows, if there are any.
+    pub(super) fn unknown_fields(&self) -> Option<String> {
+        let of_expressions = self
+            .match_expressions
+            .iter()
+            .find_map(|expression| unknown_field(&expression.unknown));
+        let why = unknown_field(&self.unknown).or_else(|| of_expressions.map(|why| format!(".matchExpressions{why}")))?;
+        Some(why.trim_start_matches('.').to_owned())
+    }
 }
 
 impl fmt::Display for Requirement {

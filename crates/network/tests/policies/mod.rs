@@ -165,6 +165,7 @@ fn spec() -> impl Strategy<Value = NetworkPolicySpec> {
             policy_types: types.into_iter().map(str::to_owned).collect(),
             ingress,
             egress,
+            ..NetworkPolicySpec::default()
         })
 }
 
@@ -181,17 +182,24 @@ pub fn selector() -> impl Strategy<Value = LabelSelector> {
         key: key.to_owned(),
         operator: operator.to_owned(),
         values,
+        ..Expression::default()
     });
     (labels(), prop::collection::vec(expression, 0..2)).prop_map(|(match_labels, match_expressions)| LabelSelector {
         match_labels,
         match_expressions,
+        ..LabelSelector::default()
     })
 }
 
 fn rule(ingress: bool) -> impl Strategy<Value = RuleSpec> {
     (prop::collection::vec(peer(), 0..3), prop::collection::vec(port(), 0..3)).prop_map(move |(peers, ports)| {
         let (from, to) = if ingress { (peers, vec![]) } else { (vec![], peers) };
-        RuleSpec { from, to, ports }
+        RuleSpec {
+            from,
+            to,
+            ports,
+            ..RuleSpec::default()
+        }
     })
 }
 
@@ -200,12 +208,13 @@ fn peer() -> impl Strategy<Value = PeerSpec> {
     let block = block.prop_map(|(cidr, except)| BlockSpec {
         cidr: cidr.to_owned(),
         except: vec![except.to_owned()],
+        ..BlockSpec::default()
     });
     prop_oneof![
         4 => (prop::option::of(selector()), prop::option::of(selector())).prop_map(|(pod_selector, namespace_selector)| PeerSpec {
             pod_selector,
             namespace_selector,
-            ip_block: None,
+            ..PeerSpec::default()
         }),
         1 => block.prop_map(|block| PeerSpec { ip_block: Some(block), ..PeerSpec::default() }),
     ]
@@ -220,7 +229,7 @@ fn port() -> impl Strategy<Value = PortSpec> {
     (number, any::<bool>()).prop_map(|(port, udp)| PortSpec {
         protocol: udp.then(|| "UDP".to_owned()),
         port,
-        end_port: None,
+        ..PortSpec::default()
     })
 }
 
