@@ -1,0 +1,153 @@
+//! Random clusters as Kubernetes objects, small enough that everything meets: the same few labels, ports and ranges on all sides.
+//!
+//! First come the objects pods depend on ([`objects`]); when their addresses are known, what says who may talk to whom ([`rules`]),
+//! because ranges of addresses are chosen around those that are there. Each kind of rule is a [`Feature`] with a file of its own.
+#![allow(dead_code)] // not every test uses all of it
+
+mod apps;
+mod cluster;
+mod cluster_policies;
+mod isolation;
+mod policies;
+mod random;
+mod security_groups;
+mod selectors;
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+pub use random::Random;
+
+/// What a cluster may have that decides who talks to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// `NetworkPolicy`.
+    NetworkPolicies,
+    /// `ClusterNetworkPolicy`, `AdminNetworkPolicy`, `BaselineAdminNetworkPolicy`.
+    ClusterPolicies,
+    /// Isolation annotations of namespaces.
+    NamespaceIsolation,
+    /// App labels of pods and services.
+    Apps,
+    /// `SecurityGroup`, and pods that name them.
+    SecurityGroups,
+}
+
+/// Those that compiler and evaluator both have. A feature is switched on here when both do.
+pub const FEATURES: &[Feature] = &[Feature::NetworkPolicies];
+
+/// How large and how wild.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub nodes: (u64, u64),
+    pub namespaces: (u64, u64),
+    pub pods: (u64, u64),
+    pub services: (u64, u64),
+    pub policies: (u64, u64),
+    /// Whether some objects have a mistake, as an API server would not let in.
+    pub mistakes: bool,
+    /// Whether pods may share their node's network or have ended.
+    pub odd_pods: bool,
+    pub features: Vec<Feature>,
+}
+
+impl Shape {
+    /// Every form there is.
+    pub fn wild() -> Self {
+        Self {
+            nodes: (2, 3),
+            namespaces: (3, 5),
+            pods: (8, 14),
+            services: (1, 4),
+            policies: (2, 9),
+            mistakes: true,
+            odd_pods: true,
+            features: features(),
+        }
+    }
+
+    fn has(&self, feature: Feature) -> bool {
+        self.features.contains(&feature)
+    }
+}
+
+/// The features to test: all that are on, or those that `NETLOOM_FEATURES` names.
+fn features() -> Vec<Feature> {
+    let all = [
+        Feature::NetworkPolicies,
+        Feature::ClusterPolicies,
+        Feature::NamespaceIsolation,
+        Feature::Apps,
+        Feature::SecurityGroups,
+    ];
+    match std::env::var("NETLOOM_FEATURES") {
+        Err(_) => FEATURES.to_vec(),
+        Ok(wanted) => all
+            .into_iter()
+            .filter(|feature| wanted.split(',').any(|name| name == format!("{feature:?}")))
+            .collect(),
+    }
+}
+
+/// Addresses that are there when rules are made.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Of pods.
+    pub pods: Vec<IpAddr>,
+    /// Of nodes, all of them.
+    pub nodes: Vec<IpAddr>,
+    /// Of services.
+    pub services: Vec<IpAddr>,
+    /// Of nobody in the cluster.
+    pub outside: Vec<IpAddr>,
+}
+
+/// Nodes, namespaces, pods and services.
+pub fn objects(random: &mut Random, shape: &Shape) -> Vec<Value> {
+    let mut objects = cluster::objects(random, shape);
+    if shape.has(Feature::NamespaceIsolation) {
+        isolation::mark(random, shape, &mut objects);
+    }
+    if shape.has(Feature::Apps) {
+        apps::mark(random, shape, &mut objects);
+    }
+    if shape.has(Feature::SecurityGroups) {
+        security_groups::mark(random, shape, &mut objects);
+    }
+    objects
+}
+
+/// What says who may talk to whom among these objects.
+pub fn rules(random: &mut Random, shape: &Shape, objects: &[Value], known: &Known) -> Vec<Value> {
+    let mut rules = Vec::new();
+    if shape.has(Feature::NetworkPolicies) {
+        rules.extend(policies::objects(random, shape, objects, known));
+    }
+    if shape.has(Feature::ClusterPolicies) {
+        rules.extend(cluster_policies::objects(random, shape, known));
+    }
+    if shape.has(Feature::SecurityGroups) {
+        rules.extend(security_groups::objects(random, shape, objects, known));
+    }
+    rules
+}
+
+/// Endpoint slices of the services, as the endpoint controller would make them once pods have addresses.
+pub fn slices(objects: &[Value]) -> Vec<Value> {
+    cluster::slices(objects)
+}
+
+/// The objects of a kind.
+pub fn of_kind<'a>(objects: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    objects.iter().filter(move |object| object["kind"] == kind)
+}
+
+fn of_kind_mut<'a>(objects: &'a mut [Value], kind: &'a str) -> impl Iterator<Item = &'a mut Value> {
+    objects.iter_mut().filter(move |object| object["kind"] == kind)
+}
+
+/// A text field of an object.
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,227 @@
+//! A real OVN without packets: the image's database server with both databases, northd, and `ovn-trace`, which is asked over its control
+//! socket because a process for each question would read the whole Southbound each time. Every wait is for an event or an answer.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use netloom_controller::monitored_tables;
+use netloom_network::{Northbound, Scope, diff};
+use netloom_ovsdb::{Client, Datum, Event, Events, MonitorTable, Operation, Options, Row, Transaction, Uuid};
+use serde_json::{Value, json};
+
+/// A hanging test fails; nothing depends on how long anything takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// More than any path has. Where they are used up, `ovn-trace` takes packets for those of a connection that exists.
+const CONNTRACK_STEPS: usize = 24;
+/// What it says then.
+const USED_UP: &str = "default (use --ct";
+
+/// Both databases, northd and what the Northbound holds.
+pub struct Ovn {
+    directory: PathBuf,
+    client: Client,
+    events: Events,
+    observed: Northbound,
+    /// The row northd counts in, what was asked of it and what it has done.
+    global: Option<Uuid>,
+    asked: i64,
+    done: i64,
+    children: Vec<Child>,
+}
+
+impl Ovn {
+    pub async fn start(directory: &Path) -> Self {
+        let path = |name: &str| directory.join(name).display().to_string();
+        for (database, schema) in [("nb.db", "ovn-nb.ovsschema"), ("sb.db", "ovn-sb.ovsschema")] {
+            let schema = image().join("usr/share/ovn").join(schema);
+            let made = program("usr/bin/ovsdb-tool")
+                .args(["create", &path(database)])
+                .arg(schema)
+                .output()
+                .unwrap();
+            assert!(made.status.success(), "ovsdb-tool: {}", String::from_utf8_lossy(&made.stderr));
+        }
+        let remote = format!("unix:{}", path("db.sock"));
+        let server = program("usr/sbin/ovsdb-server")
+            .arg(format!("--remote=p{remote}"))
+            .arg(format!("--unixctl={}", path("db.control")))
+            .arg(format!("--log-file={}", path("db.log")))
+            .args(["-vconsole:off", &path("nb.db"), &path("sb.db")])
+            .stdin(Stdio::null())
+            .spawn();
+        let mut options = Options::new(remote.parse().unwrap(), "OVN_Northbound");
+        options.monitor = monitored_tables();
+        options.monitor.push(MonitorTable::all("NB_Global"));
+        let (client, events) = Client::start(options);
+        let mut ovn = Self {
+            directory: directory.to_owned(),
+            client,
+            events,
+            observed: Northbound::default(),
+            global: None,
+            asked: 0,
+            done: 0,
+            children: vec![server.unwrap()],
+        };
+        tokio::time::timeout(PATIENCE, ovn.client.ready())
+            .await
+            .expect("no database")
+            .unwrap();
+        let northd = program("usr/bin/ovn-northd")
+            .arg(format!("--ovnnb-db={remote}"))
+            .arg(format!("--ovnsb-db={remote}"))
+            .arg(format!("--unixctl={}", path("northd.control")))
+            .arg(format!("--log-file={}", path("northd.log")))
+            .arg("-vconsole:off")
+            .stdin(Stdio::null())
+            .spawn();
+        ovn.children.push(northd.unwrap());
+        while ovn.global.is_none() {
+            ovn.next("northd").await;
+        }
+        ovn
+    }
+
+    /// Makes the Northbound this one, by its difference from what is there, and waits until northd has turned it into flows.
+    pub async fn become_like(&mut self, desired: &Northbound) {
+        let transaction = diff(&self.observed, desired, &Scope::All);
+        self.write(transaction).await;
+        let left = diff(&self.observed, desired, &Scope::All);
+        assert!(left.is_empty(), "the difference did not make one the other: {left:?}");
+    }
+
+    /// Writes, and waits until northd has turned it into flows.
+    pub async fn write(&mut self, transaction: Transaction) {
+        self.asked += 1;
+        let count = Row::from([("nb_cfg".to_owned(), Datum::integer(self.asked))]);
+        let mut operations = transaction.0;
+        operations.push(Operation::update("NB_Global", self.global.unwrap(), count));
+        let written = tokio::time::timeout(PATIENCE, self.client.transact(operations)).await;
+        written.expect("no answer of the database").unwrap();
+        while let Some(event) = self.events.try_recv() {
+            self.take(event);
+        }
+        while self.done < self.asked {
+            self.next("northd to be done").await;
+        }
+    }
+
+    /// Reads the Southbound as it is now, for so many questions.
+    pub fn tracer(&self, questions: usize) -> Tracer {
+        Tracer::start(&self.directory, questions)
+    }
+
+    async fn next(&mut self, waiting_for: &str) {
+        let event = tokio::time::timeout(PATIENCE, self.events.recv()).await;
+        let event = event.unwrap_or_else(|_| panic!("still waiting for {waiting_for}"));
+        self.take(event.expect("the client has ended"));
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Snapshot(replica) => {
+                self.observed = Northbound::default();
+                for (table, rows) in replica.tables() {
+                    rows.iter().for_each(|(uuid, row)| self.see(table, *uuid, Some(row)));
+                }
+            }
+            Event::Update(changes) => {
+                for change in changes.iter() {
+                    self.see(&change.table, change.uuid, change.new.as_deref());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn see(&mut self, table: &str, uuid: Uuid, row: Option<&Row>) {
+        match (table, row) {
+            ("NB_Global", Some(row)) => {
+                self.global = Some(uuid);
+                self.done = row.get("sb_cfg").and_then(Datum::as_integer).unwrap_or_default();
+            }
+            ("NB_Global", None) => {}
+            _ => drop(self.observed.observe(table, uuid, row)),
+        }
+    }
+}
+
+impl Drop for Ovn {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().rev() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+/// `ovn-trace` with the Southbound as it was when it started. Every packet is the first of its connection.
+pub struct Tracer {
+    control: PathBuf,
+}
+
+impl Tracer {
+    fn start(directory: &Path, questions: usize) -> Self {
+        let control = directory.join("trace.control");
+        let status = program("usr/bin/ovn-trace")
+            .arg(format!("--db=unix:{}", directory.join("db.sock").display()))
+            .arg(format!("--unixctl={}", control.display()))
+            .args(["--detach", "--no-chdir", "-vconsole:off"])
+            .args(vec!["--ct=new"; CONNTRACK_STEPS * questions])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.unwrap().success(), "ovn-trace does not start");
+        Self { control }
+    }
+
+    /// What becomes of a packet, and for people also why.
+    pub fn trace(&self, datapath: &str, packet: &str, why: bool) -> String {
+        let form = if why { "--detailed" } else { "--summary" };
+        let answer = self.ask("trace", &[form, datapath, packet]);
+        let answer = answer.unwrap_or_else(|error| panic!("ovn-trace {datapath} '{packet}': {error}"));
+        assert!(!answer.contains(USED_UP), "{CONNTRACK_STEPS} steps are too few:\n{answer}");
+        answer
+    }
+
+    fn ask(&self, method: &str, arguments: &[&str]) -> Result<String, String> {
+        let mut stream = UnixStream::connect(&self.control).map_err(|error| error.to_string())?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+        let request = json!({ "id": 0, "method": method, "params": arguments });
+        stream
+            .write_all(request.to_string().as_bytes())
+            .map_err(|error| error.to_string())?;
+        let answers = serde_json::Deserializer::from_reader(stream).into_iter::<Value>();
+        let answer = answers.into_iter().next().ok_or("no answer")?.map_err(|error| error.to_string())?;
+        match (&answer["result"], &answer["error"]) {
+            (Value::String(text), _) => Ok(text.clone()),
+            (_, error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        self.ask("exit", &[]).unwrap();
+    }
+}
+
+fn image() -> PathBuf {
+    let image = std::env::var_os("NETLOOM_IMAGE").unwrap_or_else(|| "/var/cache/netloom/image/rootfs".into());
+    let image = PathBuf::from(image);
+    let there = image.join("usr/bin/ovn-trace").exists();
+    assert!(there, "no node image at {}: run `make rootfs` first", image.display());
+    image
+}
+
+/// A program of the image, run with the image's own loader and libraries: the host may be older or have none of it.
+fn program(path: &str) -> Command {
+    let image = image();
+    let libraries = format!("{0}/usr/lib/x86_64-linux-gnu:{0}/lib/x86_64-linux-gnu", image.display());
+    let mut command = Command::new(image.join("lib64/ld-linux-x86-64.so.2"));
+    command.arg("--library-path").arg(libraries).arg(image.join(path));
+    command
+}
