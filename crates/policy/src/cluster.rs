@@ -1,12 +1,16 @@
 //! A cluster as policies see it. Filled by [`crate::read`] from Kubernetes objects, asked by [`crate::judge`]. Everything is kept by
 //! name, so that the order in which objects come leaves no trace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
 use serde::Serialize;
 
+use crate::app::{self, App};
+use crate::cluster_policy::{ClusterPolicy, ClusterPolicyName};
+use crate::group::{self, SecurityGroup};
+use crate::isolation::{self, Isolation};
 use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::service::{Service, Slice};
@@ -76,6 +80,17 @@ impl fmt::Display for Protocol {
     }
 }
 
+/// A namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its labels.
+    pub labels: Labels,
+    /// How far it is shut to others.
+    pub isolation: Isolation,
+    /// Mistakes in what it says about that.
+    pub problems: Vec<Problem>,
+}
+
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
@@ -91,6 +106,18 @@ pub struct Pod {
     pub finished: bool,
     /// Ports its containers declare.
     pub ports: Vec<ContainerPort>,
+    /// What its labels say about app networks.
+    pub app: App,
+    /// Names of the SecurityGroups it is in.
+    pub groups: BTreeSet<String>,
+}
+
+impl Pod {
+    /// Whether it calls this port so.
+    pub fn calls(&self, name: &str, protocol: Protocol, port: u16) -> bool {
+        let mut ports = self.ports.iter();
+        ports.any(|own| own.name == name && own.protocol == protocol && own.port == port)
+    }
 }
 
 /// A port a container declares.
@@ -107,6 +134,8 @@ pub struct ContainerPort {
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
+    /// Its labels.
+    pub labels: Labels,
     /// Its own addresses.
     pub addresses: Vec<IpAddr>,
     /// Addresses of its ports in the pods' network, from which it talks to pods and to services.
@@ -116,8 +145,8 @@ pub struct Node {
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
-    /// Namespaces with their labels. One that is only named by other objects is there too.
-    pub namespaces: BTreeMap<String, Labels>,
+    /// Namespaces. One that is only named by other objects has no labels and is not isolated.
+    pub namespaces: BTreeMap<String, Namespace>,
     /// Pods.
     pub pods: BTreeMap<Name, Pod>,
     /// Nodes.
@@ -126,16 +155,26 @@ pub struct Cluster {
     pub services: BTreeMap<Name, Service>,
     /// Endpoint slices.
     pub slices: BTreeMap<Name, Slice>,
-    /// Policies.
+    /// NetworkPolicies.
     pub policies: BTreeMap<Name, Policy>,
+    /// Policies of the whole cluster.
+    pub cluster_policies: BTreeMap<ClusterPolicyName, ClusterPolicy>,
+    /// SecurityGroups.
+    pub groups: BTreeMap<Name, SecurityGroup>,
 }
 
 impl Cluster {
     /// Labels of a namespace. The one with its name is always there, as the API server sees to.
     pub fn namespace_labels(&self, namespace: &str) -> Labels {
-        let mut labels = self.namespaces.get(namespace).cloned().unwrap_or_default();
+        let found = self.namespaces.get(namespace);
+        let mut labels = found.map(|found| found.labels.clone()).unwrap_or_default();
         labels.insert(NAMESPACE_NAME.to_owned(), namespace.to_owned());
         labels
+    }
+
+    /// How far a namespace is shut to others.
+    pub fn isolation(&self, namespace: &str) -> Isolation {
+        self.namespaces.get(namespace).map(|found| found.isolation).unwrap_or_default()
     }
 
     /// The living pod, with a network of its own, that has this address.
@@ -161,8 +200,19 @@ impl Cluster {
             .map(|(name, _)| name)
     }
 
-    /// Mistakes in all policies.
-    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
-        self.policies.values().flat_map(|policy| &policy.problems)
+    /// All mistakes.
+    pub fn problems(&self) -> Vec<Problem> {
+        let pods = self.pods.keys();
+        let of_pods = pods.flat_map(|name| app::problems(self, name).into_iter().chain(group::problems(self, name)));
+        let services = self.services.keys();
+        let of_services = services.flat_map(|name| isolation::unpublished(self, name).into_iter().chain(app::of_service(self, name)));
+        let read = (self.policies.values().map(|policy| &policy.problems))
+            .chain(self.cluster_policies.values().map(|policy| &policy.problems))
+            .chain(self.groups.values().map(|group| &group.problems))
+            .chain(self.namespaces.values().map(|namespace| &namespace.problems));
+        let mut all: Vec<Problem> = read.flatten().cloned().chain(of_pods).chain(of_services).collect();
+        all.sort();
+        all.dedup();
+        all
     }
 }

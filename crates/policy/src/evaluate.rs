@@ -1,11 +1,18 @@
-//! One direction of one packet against the policies of one pod: the definition of NetworkPolicy and nothing else. Called by
-//! [`crate::judge`].
+//! One direction of one packet against all that is said about one pod, tier by tier. Called by [`crate::judge`].
+//!
+//! ```text
+//! SecurityGroups ──► Admin ──► NetworkPolicy, app networks ──► Baseline ──► open
+//!   deny or go on    accept, deny, pass    decide, if any isolates    accept, deny
+//! ```
 
 use std::net::IpAddr;
 
+use crate::app::Apps;
 use crate::cluster::{Cluster, Name, Pod, Protocol};
+use crate::cluster_policy::{self, Action, Tier};
+use crate::group::GroupRule;
 use crate::policy::{Direction, Peer, Policy, PortMatch, Rule};
-use crate::verdict::{Decision, Miss, Party, RuleName, Why};
+use crate::verdict::{Decision, GroupRuleName, Miss, Party, RuleName, Side, Step, Why};
 
 /// A packet at the moment it is judged.
 pub struct Packet<'a> {
@@ -23,7 +30,25 @@ pub struct Packet<'a> {
     pub port: u16,
 }
 
-/// Policies that isolate a pod in a direction: those of its namespace that select it and have this type.
+impl<'a> Packet<'a> {
+    /// The other side, as the subject of a direction sees it, and its address.
+    pub fn other(&self, direction: Direction) -> (&'a Party, Option<IpAddr>) {
+        match direction {
+            Direction::Egress => (self.to, self.destination),
+            Direction::Ingress => (self.from, self.source),
+        }
+    }
+
+    /// The pod that receives it, if it has a network of its own.
+    pub fn receiver<'b>(&self, cluster: &'b Cluster) -> Option<&'b Pod> {
+        match self.to {
+            Party::Pod(name) => cluster.pods.get(name),
+            Party::Node { .. } | Party::External => None,
+        }
+    }
+}
+
+/// NetworkPolicies that isolate a pod in a direction: those of its namespace that select it and have this type.
 pub fn isolating<'a>(cluster: &'a Cluster, name: &Name, direction: Direction) -> impl Iterator<Item = (&'a Name, &'a Policy)> {
     let pod = cluster.pods.get(name).filter(|pod| !pod.host_network);
     let of_namespace = cluster
@@ -33,15 +58,96 @@ pub fn isolating<'a>(cluster: &'a Cluster, name: &Name, direction: Direction) ->
     of_namespace.filter(move |(_, policy)| policy.rules(direction).is_some() && pod.is_some_and(|pod| policy.selector.matches(&pod.labels)))
 }
 
-/// What the policies of the packet's sender (egress) or receiver (ingress) say.
-pub fn evaluate(cluster: &Cluster, packet: &Packet<'_>, direction: Direction) -> Decision {
-    let (subject, other, address) = match direction {
-        Direction::Egress => (packet.from, packet.to, packet.destination),
-        Direction::Ingress => (packet.to, packet.from, packet.source),
+/// Whether anything may close a pod in a direction.
+pub fn is_concerned(cluster: &Cluster, name: &Name, direction: Direction) -> bool {
+    let pod = cluster.pods.get(name).filter(|pod| !pod.host_network);
+    pod.is_some_and(|pod| !pod.groups.is_empty())
+        || cluster_policy::about(cluster, name, direction).next().is_some()
+        || isolating(cluster, name, direction).next().is_some()
+        || (direction == Direction::Ingress && Apps::of(cluster, name).isolate())
+}
+
+/// What is said about the packet's sender (egress) or receiver (ingress), tier by tier.
+pub fn evaluate(cluster: &Cluster, packet: &Packet<'_>, direction: Direction) -> Side {
+    let (other, _) = packet.other(direction);
+    let subject = match direction {
+        Direction::Egress => packet.from,
+        Direction::Ingress => packet.to,
     };
     let Party::Pod(subject) = subject else {
-        return Decision::NotAPod;
+        return Decision::NotAPod.into();
     };
+    if !is_concerned(cluster, subject, direction) {
+        return Decision::NotIsolated.into();
+    }
+    if packet.from == packet.to {
+        return Decision::Itself.into();
+    }
+    if direction == Direction::Ingress && is_own_node(cluster, subject, other) {
+        return Decision::OwnNode.into();
+    }
+    let mut side = Side::from(Decision::NotIsolated);
+    side.decision = tiers(cluster, packet, subject, direction, &mut side).unwrap_or(Decision::NotIsolated);
+    side
+}
+
+/// The first tier that decides; those before it leave their steps.
+fn tiers(cluster: &Cluster, packet: &Packet<'_>, subject: &Name, direction: Direction, side: &mut Side) -> Option<Decision> {
+    security_groups(cluster, packet, subject, direction, side)
+        .or_else(|| cluster_tier(cluster, packet, subject, direction, Tier::Admin, side))
+        .or_else(|| policies(cluster, packet, subject, direction))
+        .or_else(|| cluster_tier(cluster, packet, subject, direction, Tier::Baseline, side))
+}
+
+fn security_groups(cluster: &Cluster, packet: &Packet<'_>, subject: &Name, direction: Direction, side: &mut Side) -> Option<Decision> {
+    let named = &cluster.pods.get(subject)?.groups;
+    let groups: Vec<Name> = named.iter().map(|group| Name::new(&subject.namespace, group)).collect();
+    if groups.is_empty() {
+        return None;
+    }
+    let (other, address) = packet.other(direction);
+    let mut rules = Vec::new();
+    for group in &groups {
+        let found = cluster.groups.get(group).map_or(&[][..], |found| &found.rules);
+        for (index, rule) in found.iter().enumerate() {
+            let matches =
+                |rule: &GroupRule| rule.direction == direction && rule.allows(cluster, other, address, packet.protocol, packet.port);
+            if rule.as_ref().is_some_and(matches) {
+                let group = group.clone();
+                rules.push(GroupRuleName { group, index });
+            }
+        }
+    }
+    if rules.is_empty() {
+        return Some(Decision::NoGroupRule { groups });
+    }
+    side.passed.push(Step::SecurityGroups { rules });
+    None
+}
+
+fn cluster_tier(
+    cluster: &Cluster,
+    packet: &Packet<'_>,
+    subject: &Name,
+    direction: Direction,
+    tier: Tier,
+    side: &mut Side,
+) -> Option<Decision> {
+    let (rule, rivals) = cluster_policy::decide(cluster, packet, subject, direction, tier)?;
+    side.rivals.extend(rivals);
+    match rule.action {
+        Action::Accept => Some(Decision::Accepted { rule }),
+        Action::Deny => Some(Decision::Denied { rule }),
+        Action::Pass => {
+            side.passed.push(Step::Pass { rule });
+            None
+        }
+    }
+}
+
+/// NetworkPolicies and app networks: any of them isolates, any of them opens.
+fn policies(cluster: &Cluster, packet: &Packet<'_>, subject: &Name, direction: Direction) -> Option<Decision> {
+    let (other, address) = packet.other(direction);
     let (mut policies, mut rules, mut misses) = (Vec::new(), Vec::new(), Vec::new());
     for (name, policy) in isolating(cluster, subject, direction) {
         policies.push(name.clone());
@@ -69,17 +175,31 @@ pub fn evaluate(cluster: &Cluster, packet: &Packet<'_>, direction: Direction) ->
             misses.push(Miss { rule: named, why });
         }
     }
-    if policies.is_empty() {
-        Decision::NotIsolated
-    } else if packet.from == packet.to {
-        Decision::Itself
-    } else if direction == Direction::Ingress && is_own_node(cluster, subject, other) {
-        Decision::OwnNode
-    } else if rules.is_empty() {
-        Decision::NoRule { policies, misses }
-    } else {
-        Decision::Rules { rules }
+    let own = match direction {
+        Direction::Ingress => Apps::of(cluster, subject),
+        // App networks say who may send to their pods, not where these may send to.
+        Direction::Egress => Apps::default(),
+    };
+    if policies.is_empty() && !own.isolate() {
+        return None;
     }
+    let shared: Vec<String> = match other {
+        Party::Pod(fellow) if fellow.namespace == subject.namespace => {
+            let fellow = Apps::of(cluster, fellow);
+            own.names.intersection(&fellow.names).cloned().collect()
+        }
+        _ => Vec::new(),
+    };
+    Some(if rules.is_empty() && shared.is_empty() {
+        Decision::NoRule {
+            policies,
+            misses,
+            apps: own.names.into_iter().collect(),
+            conflicting_apps: own.conflict,
+        }
+    } else {
+        Decision::Rules { rules, apps: shared }
+    })
 }
 
 fn is_own_node(cluster: &Cluster, pod: &Name, other: &Party) -> bool {
@@ -105,23 +225,14 @@ fn is_peer(cluster: &Cluster, namespace: &str, peer: &Peer, other: &Party, addre
 
 /// Whether the packet's port is one of the rule's. A name is what the receiving pod calls the port, in both directions.
 fn has_port(cluster: &Cluster, rule: &Rule, packet: &Packet<'_>) -> bool {
-    let receiver = match packet.to {
-        Party::Pod(name) => cluster.pods.get(name),
-        Party::Node { .. } | Party::External => None,
-    };
+    let receiver = packet.receiver(cluster);
     rule.ports.is_empty()
         || rule.ports.iter().any(|ports| {
             ports.protocol == packet.protocol
                 && match &ports.ports {
                     PortMatch::All => true,
                     PortMatch::Range(first, last) => (*first..=*last).contains(&packet.port),
-                    PortMatch::Named(name) => receiver.is_some_and(|pod| calls(pod, name, packet)),
+                    PortMatch::Named(name) => receiver.is_some_and(|pod| pod.calls(name, packet.protocol, packet.port)),
                 }
         })
-}
-
-fn calls(pod: &Pod, name: &str, packet: &Packet<'_>) -> bool {
-    pod.ports
-        .iter()
-        .any(|port| port.name == name && port.protocol == packet.protocol && port.port == packet.port)
 }

@@ -5,14 +5,15 @@ use serde_json::Value;
 
 use crate::cluster::Name;
 use crate::policy::{Direction, Policy};
-use crate::problem::Problem;
+use crate::problem::{INVALID_POLICY, Object, Problem};
 
 /// Closes what has unknown fields in the spec as it was written.
 pub fn close_unknown(name: &Name, policy: &mut Policy, spec: &Value) {
     let tell = |(field, unknown): (String, String)| Problem {
-        policy: name.clone(),
+        object: Object::in_namespace("NetworkPolicy", name),
+        reason: INVALID_POLICY,
         field,
-        message: format!("there is no field {unknown:?} here; correct its name or remove it"),
+        message: no_such(&unknown),
     };
     let mut mistakes = Vec::new();
     unknown(spec, "", &["podSelector", "policyTypes", "ingress", "egress"], &mut mistakes);
@@ -39,6 +40,11 @@ pub fn close_unknown(name: &Name, policy: &mut Policy, spec: &Value) {
     }
 }
 
+/// What is wrong with such a field.
+pub fn no_such(name: &str) -> String {
+    format!("there is no field {name:?} here; correct its name or remove it")
+}
+
 fn in_rule(rule: &Value, field: &str, side: &str, found: &mut Vec<(String, String)>) {
     unknown(rule, field, &[side, "ports"], found);
     for (index, peer) in list(&rule[side]) {
@@ -54,7 +60,8 @@ fn in_rule(rule: &Value, field: &str, side: &str, found: &mut Vec<(String, Strin
     }
 }
 
-fn selector(selector: &Value, field: &str, found: &mut Vec<(String, String)>) {
+/// Fields a selector does not have.
+pub fn selector(selector: &Value, field: &str, found: &mut Vec<(String, String)>) {
     unknown(selector, field, &["matchLabels", "matchExpressions"], found);
     for (index, expression) in list(&selector["matchExpressions"]) {
         let field = format!("{field}.matchExpressions[{index}]");
@@ -66,7 +73,8 @@ fn list(value: &Value) -> impl Iterator<Item = (usize, &Value)> {
     value.as_array().into_iter().flatten().enumerate()
 }
 
-fn unknown(object: &Value, field: &str, known: &[&str], found: &mut Vec<(String, String)>) {
+/// Fields of an object besides those it may have.
+pub fn unknown(object: &Value, field: &str, known: &[&str], found: &mut Vec<(String, String)>) {
     let names = object.as_object().into_iter().flat_map(|object| object.keys());
     let place = if field.is_empty() { "spec" } else { field };
     found.extend(

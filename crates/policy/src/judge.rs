@@ -3,12 +3,15 @@
 use std::net::IpAddr;
 
 use crate::ask::Question;
-use crate::cluster::Cluster;
-use crate::evaluate::{Packet, evaluate, isolating};
+use crate::cluster::{Cluster, Name};
+use crate::cluster_policy::{self, ClusterPeer, Scope};
+use crate::evaluate::{Packet, evaluate, is_concerned, isolating};
+use crate::group::{self, Remote};
 use crate::policy::{Direction, Peer};
 use crate::problem::Problem;
 use crate::resolve::{self, Destination, Unknown};
-use crate::verdict::{End, Flow, Party, Verdict};
+use crate::verdict::{End, Flow, Party, Side, Verdict};
+use crate::{app, isolation};
 
 /// Judges a question by the policies of a cluster. The answer is about the first packet of a connection: replies always pass.
 pub fn judge(cluster: &Cluster, question: &Question) -> Result<Verdict, Unknown> {
@@ -39,6 +42,10 @@ pub fn judge(cluster: &Cluster, question: &Question) -> Result<Verdict, Unknown>
         .flat_map(|to| [(&from.party, Direction::Egress), (&to.end.party, Direction::Ingress)])
         .flat_map(|(party, direction)| problems(cluster, party, direction))
         .collect();
+    let services = destinations.iter().filter_map(|to| to.service.as_ref());
+    problems.extend(services.filter_map(|service| isolation::unpublished(cluster, service)));
+    let sides = flows.iter().flat_map(|flow| [&flow.egress, &flow.ingress]);
+    notes.extend(sides.flat_map(rivalry));
     problems.sort();
     problems.dedup();
     notes.sort();
@@ -73,19 +80,25 @@ fn flows_to(cluster: &Cluster, question: &Question, from: &End, to: &Destination
                 protocol: question.protocol,
                 port: to.port,
             };
+            // A headless service is a name for its pods' own addresses: nothing is translated.
+            let translating = |name: &&Name| cluster.services.get(name).is_some_and(|service| !service.headless);
+            let service = to.service.as_ref().filter(translating);
+            let isolation = isolation::crossing(cluster, packet.from, packet.to, service, to.published);
             let egress = evaluate(cluster, &packet, Direction::Egress);
             let ingress = evaluate(cluster, &packet, Direction::Ingress);
+            let open = isolation.as_ref().is_none_or(isolation::Crossing::allows);
             let end = |party: &Party, address: Option<IpAddr>| End {
                 party: party.clone(),
                 addresses: address.into_iter().collect(),
             };
             flows.push(Flow {
-                allowed: egress.allows() && ingress.allows(),
+                allowed: open && egress.decision.allows() && ingress.decision.allows(),
                 from: end(packet.from, source),
                 to: end(packet.to, destination),
                 service: to.service.clone(),
                 protocol: question.protocol,
                 port: to.port,
+                isolation,
                 egress,
                 ingress,
             });
@@ -101,7 +114,7 @@ fn add(flows: &mut Vec<Flow>, flow: Flow) {
         other.from.party == flow.from.party
             && (other.to.party == flow.to.party && flow.to.party != Party::External)
             && (other.port, other.protocol, &other.service) == (flow.port, flow.protocol, &flow.service)
-            && (&other.egress, &other.ingress) == (&flow.egress, &flow.ingress)
+            && (&other.isolation, &other.egress, &other.ingress) == (&flow.isolation, &flow.egress, &flow.ingress)
     };
     let Some(other) = flows.iter_mut().find(alike) else {
         flows.push(flow);
@@ -118,9 +131,50 @@ fn problems(cluster: &Cluster, party: &Party, direction: Direction) -> Vec<Probl
     let Party::Pod(name) = party else {
         return Vec::new();
     };
-    isolating(cluster, name, direction)
-        .flat_map(|(_, policy)| policy.problems.clone())
-        .collect()
+    let mut found: Vec<Problem> = isolating(cluster, name, direction)
+        .map(|(_, policy)| &policy.problems)
+        .chain(cluster_policy::about(cluster, name, direction).map(|(_, policy)| &policy.problems))
+        .chain(cluster.namespaces.get(&name.namespace).map(|namespace| &namespace.problems))
+        .flatten()
+        .cloned()
+        .collect();
+    found.extend(group::problems(cluster, name));
+    found.extend(app::problems(cluster, name));
+    found
+}
+
+/// What to know where two policies with the same priority say different things.
+fn rivalry(side: &Side) -> Vec<String> {
+    let note = |rival: &crate::cluster_policy::ClusterRuleName| {
+        format!(
+            "{rival} says {} with the same priority {} as the rule that was taken: which of them holds is not defined; give one another priority",
+            rival.action, rival.priority
+        )
+    };
+    side.rivals.iter().map(note).collect()
+}
+
+/// Whether a range of addresses might have mattered to a pod: a rule that allows by one, if it was denied, or that decides by one.
+fn has_range(cluster: &Cluster, name: &Name, direction: Direction, denied: bool) -> bool {
+    let of_policies = || {
+        isolating(cluster, name, direction).any(|(_, policy)| {
+            let rules = policy.rules(direction).unwrap_or_default().iter().filter(|rule| !rule.closed);
+            rules.flat_map(|rule| &rule.peers).any(|peer| matches!(peer, Peer::Block(_)))
+        })
+    };
+    let of_groups = || {
+        let groups = cluster.pods.get(name).into_iter().flat_map(|pod| &pod.groups);
+        let groups = groups.filter_map(|group| cluster.groups.get(&Name::new(&name.namespace, group)));
+        let mut rules = groups.flat_map(|group| group.rules.iter().flatten());
+        rules.any(|rule| rule.direction == direction && matches!(rule.remote, Some(Remote::Range(_))))
+    };
+    let mut of_cluster = cluster_policy::about(cluster, name, direction)
+        .flat_map(|(_, policy)| policy.rules(direction))
+        .filter_map(|rule| match &rule.scope {
+            Scope::Some(peers, _) => Some(peers),
+            Scope::Nothing | Scope::Everything => None,
+        });
+    of_cluster.any(|peers| peers.iter().any(|peer| matches!(peer, ClusterPeer::Network(_)))) || (denied && (of_policies() || of_groups()))
 }
 
 /// What the verdict could not take into account.
@@ -128,15 +182,11 @@ fn remarks(cluster: &Cluster, from: &End, to: &Destination, denied: bool) -> Vec
     let mut remarks = Vec::new();
     for (subject, other, direction) in [(from, &to.end, Direction::Egress), (&to.end, from, Direction::Ingress)] {
         let Party::Pod(name) = &subject.party else { continue };
-        let has_block = isolating(cluster, name, direction).any(|(_, policy)| {
-            let rules = policy.rules(direction).unwrap_or_default().iter().filter(|rule| !rule.closed);
-            rules.flat_map(|rule| &rule.peers).any(|peer| matches!(peer, Peer::Block(_)))
-        });
-        if denied && has_block && other.addresses.is_empty() {
-            remarks.push(format!("{other} has no address, so no ipBlock was taken to match it"));
+        if other.addresses.is_empty() && has_range(cluster, name, direction, denied) {
+            remarks.push(format!("{other} has no address, so no range of addresses was taken to match it"));
         }
         let is_bound = cluster.pods.get(name).is_some_and(|pod| pod.node.is_some());
-        let isolated = isolating(cluster, name, direction).next().is_some();
+        let isolated = is_concerned(cluster, name, direction);
         if denied && direction == Direction::Ingress && isolated && !is_bound && matches!(other.party, Party::Node { .. }) {
             remarks.push(format!("{subject} is on no node yet; the node it comes to will always reach it"));
         }

@@ -7,13 +7,13 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Serialize;
 
 use crate::cluster::{Name, Protocol};
 use crate::labels::Selector;
-use crate::problem::Problem;
+use crate::problem::{INVALID_POLICY, Object, Problem};
+use crate::reader::{self, Reader};
 
 /// A direction, as the selected pod sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -111,10 +111,7 @@ impl Block {
 impl Policy {
     /// Reads a policy's spec.
     pub fn read(name: &Name, spec: &NetworkPolicySpec) -> Self {
-        let mut reader = Reader {
-            policy: name,
-            problems: Vec::new(),
-        };
+        let mut reader = Reader::new(Object::in_namespace("NetworkPolicy", name), INVALID_POLICY);
         // Requirements can only narrow a selection. Leaving out one that cannot be read isolates more pods than were meant, never fewer.
         let selector = reader.selector("podSelector", spec.pod_selector.as_ref());
         let unread_selector = !reader.problems.is_empty();
@@ -162,21 +159,7 @@ struct Types {
     unread: bool,
 }
 
-/// Reads parts of a spec and collects mistakes.
-struct Reader<'a> {
-    policy: &'a Name,
-    problems: Vec<Problem>,
-}
-
-impl Reader<'_> {
-    fn problem(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.problems.push(Problem {
-            policy: self.policy.clone(),
-            field: field.into(),
-            message: message.into(),
-        });
-    }
-
+impl Reader {
     /// The directions that are isolated. Without types it is ingress always, and egress if there are rules for it.
     fn types(&mut self, spec: &NetworkPolicySpec) -> Types {
         let types = spec.policy_types.as_deref().unwrap_or_default();
@@ -194,14 +177,6 @@ impl Reader<'_> {
             egress: (types.is_empty() && has_egress_rules) || has("Egress") || unknown.is_some(),
             unread: unknown.is_some(),
         }
-    }
-
-    fn selector(&mut self, field: &str, selector: Option<&LabelSelector>) -> Selector {
-        let (read, mistakes) = selector.map(Selector::read).unwrap_or_default();
-        for mistake in mistakes {
-            self.problem(field, mistake);
-        }
-        read
     }
 
     fn rule(&mut self, field: &str, side: &str, peers: Option<&[NetworkPolicyPeer]>, ports: Option<&[NetworkPolicyPort]>) -> Rule {
@@ -240,19 +215,15 @@ impl Reader<'_> {
 }
 
 fn read_block(block: &IPBlock) -> Result<Block, String> {
-    let read = |text: &str| {
-        let range: Result<IpNet, _> = text.parse();
-        range.map_err(|_| format!("{text:?} is no range of addresses; write for example 192.0.2.0/24 or 2001:db8::/64"))
-    };
-    let cidr = read(&block.cidr)?.trunc();
+    let cidr = reader::range(&block.cidr)?;
     let mut except = Vec::new();
     for text in block.except.iter().flatten() {
-        let hole = read(text)?;
+        let hole = reader::range(text)?;
         // The API wants a real part of the range: one as large as the range would leave nothing of it.
         if !cidr.contains(&hole.addr()) || hole.prefix_len() <= cidr.prefix_len() {
             return Err(format!("except {text} is not within {}; name a part of it", block.cidr));
         }
-        except.push(hole.trunc());
+        except.push(hole);
     }
     Ok(Block { cidr, except })
 }
@@ -260,10 +231,7 @@ fn read_block(block: &IPBlock) -> Result<Block, String> {
 fn read_ports(port: &NetworkPolicyPort) -> Result<Ports, String> {
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
     let protocol = Protocol::parse(protocol).ok_or_else(|| format!("{protocol:?} is no protocol with ports; use TCP, UDP or SCTP"))?;
-    let number = |value: i32| {
-        let number = u16::try_from(value).ok().filter(|number| *number > 0);
-        number.ok_or_else(|| format!("port {value} is out of range; use 1 to 65535"))
-    };
+    let number = |value: i32| reader::port(value.into());
     let ports = match (&port.port, port.end_port) {
         (None, None) => PortMatch::All,
         (None, Some(_)) => return Err("endPort without port; give the first port of the range".to_owned()),

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use k8s_openapi::api::core::v1::{Namespace, Node as NodeObject, Pod as PodObject, PodSpec, Service as ServiceObject};
+use k8s_openapi::api::core::v1::{Namespace as NamespaceObject, Node as NodeObject, Pod as PodObject, PodSpec, Service as ServiceObject};
 use k8s_openapi::api::discovery::v1::{Endpoint as EndpointObject, EndpointSlice};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -12,8 +12,12 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::cluster::{Cluster, ContainerPort, Name, Node, Pod, Protocol};
+use crate::app::App;
+use crate::cluster::{Cluster, ContainerPort, Name, Namespace, Node, Pod, Protocol};
+use crate::cluster_policy::{ClusterKind, ClusterPolicy, ClusterPolicyName};
 use crate::fields;
+use crate::group::{self, SecurityGroup};
+use crate::isolation::Isolation;
 use crate::policy::Policy;
 use crate::service::{Endpoint, Service, ServicePort, Slice, SlicePort, TargetPort};
 
@@ -39,6 +43,10 @@ impl Cluster {
             "Service",
             "EndpointSlice",
             "NetworkPolicy",
+            "ClusterNetworkPolicy",
+            "AdminNetworkPolicy",
+            "BaselineAdminNetworkPolicy",
+            "SecurityGroup",
             "Deployment",
             "ReplicaSet",
             "StatefulSet",
@@ -64,16 +72,35 @@ impl Cluster {
                     fields::close_unknown(&name, policy, spec);
                 }
             }
+            "SecurityGroup" => {
+                let name = named(&part(manifest, manifest, "metadata")?);
+                let group = SecurityGroup::read(&name, &manifest["spec"]);
+                self.groups.insert(name, group);
+            }
             "Deployment" | "ReplicaSet" | "StatefulSet" => self.add_workload(manifest)?,
-            _ => {}
+            _ => {
+                if let Some(kind) = ClusterKind::ALL.into_iter().find(|other| other.name() == kind) {
+                    let name = name.to_owned();
+                    let name = ClusterPolicyName { kind, name };
+                    let policy = ClusterPolicy::read(&name, &manifest["spec"]);
+                    self.cluster_policies.insert(name, policy);
+                }
+            }
         }
         Ok(())
     }
 
     /// Adds a namespace.
-    pub fn add_namespace(&mut self, object: &Namespace) {
+    pub fn add_namespace(&mut self, object: &NamespaceObject) {
         let name = object.metadata.name.clone().unwrap_or_default();
-        self.namespaces.insert(name, object.metadata.labels.clone().unwrap_or_default());
+        let (isolation, problems) = Isolation::read(&name, &object.metadata.annotations.clone().unwrap_or_default());
+        let labels = object.metadata.labels.clone().unwrap_or_default();
+        let namespace = Namespace {
+            labels,
+            isolation,
+            problems,
+        };
+        self.namespaces.insert(name, namespace);
     }
 
     /// Adds a node.
@@ -86,6 +113,7 @@ impl Cluster {
             .flat_map(|text| text.split(','))
             .filter_map(|text| text.trim().parse().ok());
         let node = Node {
+            labels: object.metadata.labels.clone().unwrap_or_default(),
             addresses: addresses.filter_map(|address| address.address.parse().ok()).collect(),
             inside: subnets.flat_map(inside).collect(),
         };
@@ -133,6 +161,8 @@ impl Cluster {
             cluster_ips: all.iter().filter_map(|ip| ip.parse().ok()).collect(),
             external_ips: external.filter_map(|ip| ip.parse().ok()).collect(),
             external_name: spec.external_name.filter(|_| spec.type_.as_deref() == Some("ExternalName")),
+            published: matches!(spec.type_.as_deref(), Some("NodePort" | "LoadBalancer")),
+            app: App::read(&object.metadata.labels.clone().unwrap_or_default()),
             selector: spec.selector.unwrap_or_default(),
             ports: ports.collect(),
             internal_local: spec.internal_traffic_policy.as_deref() == Some("Local"),
@@ -198,8 +228,11 @@ fn pod(metadata: &ObjectMeta, spec: &PodSpec) -> Pod {
         .iter()
         .chain(sidecars)
         .flat_map(|container| container.ports.iter().flatten());
+    let labels = metadata.labels.clone().unwrap_or_default();
     Pod {
-        labels: metadata.labels.clone().unwrap_or_default(),
+        app: App::read(&labels),
+        groups: group::names(&metadata.annotations.clone().unwrap_or_default(), &labels),
+        labels,
         node: spec.node_name.clone().filter(|node| !node.is_empty()),
         host_network: spec.host_network == Some(true),
         ports: ports

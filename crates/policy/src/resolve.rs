@@ -61,6 +61,8 @@ pub struct Destination {
     pub port: u16,
     /// The service it went through.
     pub service: Option<Name>,
+    /// It was sent to a port of a node or to an address outside that is the service's.
+    pub published: bool,
     /// It was sent to a port of a node that is the service's.
     pub by_node_port: bool,
 }
@@ -90,6 +92,7 @@ pub fn target(cluster: &Cluster, target: &Target, protocol: Protocol, port: u16,
             end,
             port,
             service: None,
+            published: false,
             by_node_port: false,
         }])
     };
@@ -109,7 +112,12 @@ pub fn target(cluster: &Cluster, target: &Target, protocol: Protocol, port: u16,
         Target::Address(address) => {
             if let Some(service) = cluster.service_at(*address) {
                 let mut found = backends(cluster, service, protocol, port, from)?;
+                let published = cluster
+                    .services
+                    .get(service)
+                    .is_some_and(|service| service.external_ips.contains(address));
                 for destination in &mut found {
+                    destination.published = published;
                     destination.end.addresses.retain(|ip| ip.is_ipv4() == address.is_ipv4());
                 }
                 // A backend that has addresses, but none of this family, is none of this address.
@@ -128,7 +136,9 @@ pub fn target(cluster: &Cluster, target: &Target, protocol: Protocol, port: u16,
 }
 
 fn by_node_port(mut found: Vec<Destination>) -> Result<Vec<Destination>, Unknown> {
-    found.iter_mut().for_each(|destination| destination.by_node_port = true);
+    for destination in &mut found {
+        (destination.published, destination.by_node_port) = (true, true);
+    }
     Ok(found)
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use crate::app::App;
 use crate::cluster::{Cluster, Labels, Name, Pod, Protocol};
 use crate::resolve::{self, Destination, Unknown};
 use crate::verdict::{End, Party};
@@ -19,6 +20,10 @@ pub struct Service {
     pub headless: bool,
     /// It stands for this name elsewhere.
     pub external_name: Option<String>,
+    /// Asks for a port on every node or for addresses outside.
+    pub published: bool,
+    /// What its labels say about app networks.
+    pub app: App,
     /// Labels of its pods.
     pub selector: Labels,
     /// Its ports.
@@ -27,6 +32,14 @@ pub struct Service {
     pub internal_local: bool,
     /// Backends see the real address of clients outside.
     pub external_local: bool,
+}
+
+impl Service {
+    /// Whether its selector selects a pod with these labels. None at all selects nobody; one that stands for a name elsewhere has no pods.
+    pub fn selects(&self, labels: &Labels) -> bool {
+        let all = self.selector.iter().all(|(key, value)| labels.get(key) == Some(value));
+        all && !self.selector.is_empty() && self.external_name.is_none()
+    }
 }
 
 /// A port of a service.
@@ -150,6 +163,7 @@ pub fn backends(cluster: &Cluster, name: &Name, protocol: Protocol, number: u16,
         end: End { party, addresses },
         port,
         service: Some(name.clone()),
+        published: false,
         by_node_port: false,
     };
     Ok(found.into_iter().map(destination).collect())
@@ -186,14 +200,8 @@ fn of_slices(cluster: &Cluster, name: &Name, service: &Service, port: Option<&Se
 
 /// What the endpoint controllers would make of the selector, for manifests that nobody has applied.
 fn of_selector(cluster: &Cluster, name: &Name, service: &Service, port: Option<&ServicePort>, number: u16) -> Backends {
-    let selected = |(pod_name, pod): &(&Name, &Pod)| {
-        let labels = &pod.labels;
-        pod_name.namespace == name.namespace && !pod.finished && service.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
-    };
+    let selected = |(pod_name, pod): &(&Name, &Pod)| pod_name.namespace == name.namespace && !pod.finished && service.selects(&pod.labels);
     let mut found = Backends::new();
-    if service.selector.is_empty() {
-        return found;
-    }
     let of_family = |ip: &IpAddr| service.cluster_ips.is_empty() || service.cluster_ips.iter().any(|own| own.is_ipv4() == ip.is_ipv4());
     for (pod_name, pod) in cluster.pods.iter().filter(selected) {
         let port = match port.map(|port| (&port.target, port.protocol)) {

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::cluster::Name;
+use crate::isolation::Crossing;
 use crate::policy::Direction;
-use crate::verdict::{Decision, End, Flow, Miss, Verdict, Why};
+use crate::verdict::{Decision, End, Flow, Miss, Step, Verdict, Why};
 
 /// The verdict for people, about what was asked in these words.
 pub fn words(verdict: &Verdict, from: &str, to: &str) -> String {
@@ -26,15 +27,26 @@ pub fn words(verdict: &Verdict, from: &str, to: &str) -> String {
             text += &headline(flow, all);
             indent = "    ";
         }
-        for (direction, decision, subject) in [
+        let state = |allows: bool| if allows { "allowed" } else { "denied" };
+        if let Some(isolation) = &flow.isolation {
+            let _ = writeln!(
+                text,
+                "{indent}isolated {:<8} {}",
+                state(isolation.allows()),
+                crossing(isolation, flow)
+            );
+        }
+        for (direction, side, subject) in [
             (Direction::Egress, &flow.egress, &flow.from),
             (Direction::Ingress, &flow.ingress, &flow.to),
         ] {
-            let state = if decision.allows() { "allowed" } else { "denied" };
+            let decision = &side.decision;
+            let trail: String = side.passed.iter().map(|step| passed(step) + "; ").collect();
             let _ = writeln!(
                 text,
-                "{indent}{:<8} {state:<8} {}",
+                "{indent}{:<8} {:<8} {trail}{}",
                 direction.to_string(),
+                state(decision.allows()),
                 reason(decision, direction, subject)
             );
             for line in misses(decision, direction, flow) {
@@ -63,27 +75,76 @@ fn headline(flow: &Flow, all: usize) -> String {
     format!("{line}: {state}\n")
 }
 
+fn crossing(isolation: &Crossing, flow: &Flow) -> String {
+    match isolation {
+        Crossing::ThroughService { namespace } => format!("namespace {namespace} is isolated, but reached through a service"),
+        Crossing::Direct { namespace } => {
+            format!("namespace {namespace} is isolated: pods of other namespaces reach its pods through services only, if at all")
+        }
+        Crossing::Service { namespace } => match &flow.service {
+            Some(service) if service.namespace == *namespace => {
+                format!("namespace {namespace} is isolated with its services: pods of other namespaces do not reach them")
+            }
+            _ => format!("the service leads to pods of namespace {namespace}, which is isolated with its services"),
+        },
+        Crossing::Unpublished { namespace } => {
+            format!("namespace {namespace} is isolated with its services: they have no node ports and no addresses outside the cluster")
+        }
+    }
+}
+
+/// What left the decision to the next.
+fn passed(step: &Step) -> String {
+    match step {
+        Step::SecurityGroups { rules } => {
+            let noun = if rules.len() == 1 { "lets" } else { "let" };
+            format!("SecurityGroup {} {noun} it pass", list(rules))
+        }
+        Step::Pass { rule } => format!("{rule} passes it on"),
+    }
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 fn reason(decision: &Decision, direction: Direction, subject: &End) -> String {
     match decision {
         Decision::NotAPod => format!("policies do not apply to {subject}"),
         Decision::NotIsolated => format!("no policy isolates {subject} for {direction}"),
         Decision::Itself => "a pod may always talk to itself".to_owned(),
         Decision::OwnNode => format!("{subject} is isolated, but its own node always reaches it"),
-        Decision::Rules { rules } => {
-            let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
-            format!("by NetworkPolicy {}", rules.join(", "))
+        Decision::NoGroupRule { groups } => {
+            let noun = if groups.len() == 1 { "SecurityGroup" } else { "SecurityGroups" };
+            format!("{subject} is in {noun} {}, and no rule matches", list(groups))
         }
-        Decision::NoRule { policies, .. } => {
-            let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
-            let noun = if names.len() == 1 { "NetworkPolicy" } else { "NetworkPolicies" };
-            format!("{subject} is isolated by {noun} {}, and no rule matches", names.join(", "))
+        Decision::Accepted { rule } => format!("by {rule}"),
+        Decision::Denied { rule } if rule.closed => format!("by {rule}: it has a mistake, so it denies everything"),
+        Decision::Denied { rule } => format!("by {rule}"),
+        Decision::Rules { rules, apps } => {
+            let of_policies = (!rules.is_empty()).then(|| format!("by NetworkPolicy {}", list(rules)));
+            let of_apps = (!apps.is_empty()).then(|| format!("in app network {}", apps.join(", ")));
+            of_policies.into_iter().chain(of_apps).collect::<Vec<_>>().join(" and ")
+        }
+        Decision::NoRule {
+            policies,
+            apps,
+            conflicting_apps,
+            ..
+        } => {
+            let noun = if policies.len() == 1 { "NetworkPolicy" } else { "NetworkPolicies" };
+            let of_policies = (!policies.is_empty()).then(|| format!("{noun} {}", list(policies)));
+            let of_apps = (!apps.is_empty()).then(|| format!("app network {}", apps.join(", ")));
+            let by_mistake = conflicting_apps.then(|| "app labels that contradict each other".to_owned());
+            let isolating: Vec<String> = of_policies.into_iter().chain(of_apps).chain(by_mistake).collect();
+            format!("{subject} is isolated by {}, and no rule matches", isolating.join(" and "))
         }
     }
 }
 
 /// Each rule that does not match, and each policy that has none.
 fn misses(decision: &Decision, direction: Direction, flow: &Flow) -> Vec<String> {
-    let Decision::NoRule { policies, misses } = decision else {
+    let Decision::NoRule { policies, misses, .. } = decision else {
         return Vec::new();
     };
     let (side, other) = match direction {

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::cluster::{Name, Protocol};
+use crate::cluster_policy::ClusterRuleName;
+use crate::isolation::Crossing;
 use crate::policy::Direction;
 use crate::problem::Problem;
 
@@ -39,7 +41,7 @@ impl Verdict {
 /// One way a packet may go, and its fate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Flow {
-    /// Whether both sides let it pass.
+    /// Whether isolation of namespaces and both sides let it pass.
     pub allowed: bool,
     /// Who sends.
     pub from: End,
@@ -52,10 +54,68 @@ pub struct Flow {
     pub protocol: Protocol,
     /// The port at the receiver.
     pub port: u16,
+    /// What isolation of namespaces says, where one is concerned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Crossing>,
     /// What the sender's policies say.
-    pub egress: Decision,
+    pub egress: Side,
     /// What the receiver's policies say.
-    pub ingress: Decision,
+    pub ingress: Side,
+}
+
+/// What is said of one side of a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Side {
+    /// What decides.
+    #[serde(flatten)]
+    pub decision: Decision,
+    /// What came before it and left it to the next.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<Step>,
+    /// Rules with the same priority as one that was taken, but another action: they may as well be taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rivals: Vec<ClusterRuleName>,
+}
+
+impl From<Decision> for Side {
+    fn from(decision: Decision) -> Self {
+        Self {
+            decision,
+            passed: Vec::new(),
+            rivals: Vec::new(),
+        }
+    }
+}
+
+/// Something that was asked and left the decision to what comes next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "step", rename_all = "camelCase")]
+pub enum Step {
+    /// Rules of the pod's SecurityGroups let it pass.
+    SecurityGroups {
+        /// The rules.
+        rules: Vec<GroupRuleName>,
+    },
+    /// A rule with the action Pass.
+    Pass {
+        /// The rule.
+        rule: ClusterRuleName,
+    },
+}
+
+/// A rule of a SecurityGroup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GroupRuleName {
+    /// The group.
+    pub group: Name,
+    /// The place in its list, from 0.
+    pub index: usize,
+}
+
+impl fmt::Display for GroupRuleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rules[{}]", self.group, self.index)
+    }
 }
 
 /// A sender or receiver with the addresses it was judged by.
@@ -106,36 +166,63 @@ impl fmt::Display for Party {
     }
 }
 
-/// What the policies of one side say, and why.
+/// What decides about one side, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "reason", rename_all = "camelCase")]
+#[serde(tag = "reason", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Decision {
     /// Allowed: policies are about pods with a network of their own, and this side is none.
     NotAPod,
-    /// Allowed: no policy isolates the pod in this direction.
+    /// Allowed: nothing decides about the pod in this direction.
     NotIsolated,
     /// Allowed: a pod may always talk to itself.
     Itself,
     /// Allowed: the pod is isolated, but its own node always reaches it.
     OwnNode,
-    /// Allowed by these rules.
+    /// Denied: the pod is in these SecurityGroups and none of their rules matches.
+    NoGroupRule {
+        /// The groups, those that are not there among them.
+        groups: Vec<Name>,
+    },
+    /// Allowed by a rule of a cluster's policy.
+    Accepted {
+        /// The rule.
+        rule: ClusterRuleName,
+    },
+    /// Denied by a rule of a cluster's policy.
+    Denied {
+        /// The rule.
+        rule: ClusterRuleName,
+    },
+    /// Allowed by these rules of NetworkPolicies, and in these app networks.
     Rules {
         /// The rules.
         rules: Vec<RuleName>,
+        /// App networks both ends are in.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        apps: Vec<String>,
     },
-    /// Denied: these policies isolate the pod and none of their rules matches.
+    /// Denied: these policies and app networks isolate the pod and nothing in them matches.
     NoRule {
         /// The policies.
         policies: Vec<Name>,
         /// Their rules, and why each does not match.
         misses: Vec<Miss>,
+        /// App networks the pod is in.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        apps: Vec<String>,
+        /// Its app labels contradict each other, which isolates it.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        conflicting_apps: bool,
     },
 }
 
 impl Decision {
     /// Whether it lets the packet pass.
     pub fn allows(&self) -> bool {
-        !matches!(self, Self::NoRule { .. })
+        match self {
+            Self::NotAPod | Self::NotIsolated | Self::Itself | Self::OwnNode | Self::Accepted { .. } | Self::Rules { .. } => true,
+            Self::NoGroupRule { .. } | Self::Denied { .. } | Self::NoRule { .. } => false,
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Properties of the verdict over random clusters and policies: the order of objects leaves no trace, a further policy for pods that are
-//! isolated already only opens, one for any pods only closes if it has no rule, and mistakes never open.
+//! isolated already only opens, one for any pods only closes if it has no rule, Pass empties a tier, and mistakes never open.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use netloom_policy::{Cluster, Name, Protocol, Question, Source, Target, Verdict, judge};
@@ -132,8 +132,130 @@ fn verdicts(cluster: &Cluster) -> Vec<Verdict> {
     questions().iter().map(|question| judge(cluster, question).unwrap()).collect()
 }
 
+fn cluster_peer(egress: bool) -> impl Strategy<Value = Value> {
+    let pods = prop_oneof![
+        selector().prop_map(|namespaces| json!({ "namespaces": namespaces })),
+        (selector(), selector()).prop_map(|(namespaces, pods)| json!({ "pods": { "namespaceSelector": namespaces, "podSelector": pods } })),
+    ];
+    let length = if egress { 24u8..=32 } else { 33..=33 };
+    (pods, length).prop_map(|(pods, length)| match length {
+        // Only egress has these, and not beside the name of a port.
+        24..29 => json!({ "networks": [format!("10.0.0.0/{length}")] }),
+        _ => pods,
+    })
+}
+
+fn cluster_rules(side: &'static str) -> impl Strategy<Value = Vec<Value>> {
+    let action = prop_oneof![Just("Accept"), Just("Deny"), Just("Pass")];
+    let protocols = prop_oneof![
+        Just(Value::Null),
+        (79u16..=81).prop_map(|port| json!([{ "tcp": { "destinationPort": { "number": port } } }])),
+        Just(json!([{ "udp": { "destinationPort": { "range": { "start": 79, "end": 80 } } } }])),
+    ];
+    let rule = (action, prop::collection::vec(cluster_peer(side == "to"), 1..3), protocols)
+        .prop_map(move |(action, peers, protocols)| json!({ "action": action, side: peers, "protocols": protocols }));
+    prop::collection::vec(rule, 0..4)
+}
+
+/// Policies of the whole cluster, each with a priority of its own.
+fn cluster_policies() -> impl Strategy<Value = Vec<Value>> {
+    let tier = prop_oneof![Just("Admin"), Just("Baseline")];
+    let spec = (tier, selector(), cluster_rules("from"), cluster_rules("to"));
+    prop::collection::vec(spec, 0..4).prop_map(|specs| {
+        let numbered = specs.into_iter().enumerate();
+        let policies = numbered.map(|(number, (tier, subject, ingress, egress))| {
+            json!({
+                "kind": "ClusterNetworkPolicy",
+                "metadata": { "name": format!("c{number}") },
+                "spec": {
+                    "tier": tier, "priority": number, "subject": { "namespaces": subject },
+                    "ingress": ingress, "egress": egress,
+                },
+            })
+        });
+        policies.collect()
+    })
+}
+
+fn at_first(tier: &str, action: &str) -> Value {
+    json!({
+        "kind": "ClusterNetworkPolicy",
+        "metadata": { "name": "first" },
+        "spec": {
+            "tier": tier, "priority": 0, "subject": { "namespaces": {} },
+            "ingress": [{ "action": action, "from": [{ "namespaces": {} }] }],
+            "egress": [{ "action": action, "to": [{ "networks": ["0.0.0.0/0"] }] }],
+        },
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_order_of_cluster_policies_leaves_no_trace(world in world(), policies in policies(), more in cluster_policies()) {
+        let objects: Vec<&Value> = world.iter().chain(&policies).chain(&more).collect();
+        let backwards = cluster(objects.iter().rev().copied());
+        prop_assert_eq!(verdicts(&cluster(objects)), verdicts(&backwards));
+    }
+
+    #[test]
+    fn passing_everything_first_is_as_if_the_tier_were_empty(world in world(), policies in policies(), mut more in cluster_policies()) {
+        // Lower ones come after the one that passes.
+        more.iter_mut().for_each(|policy| {
+            policy["spec"]["priority"] = json!(policy["spec"]["priority"].as_u64().unwrap() + 1);
+            policy["spec"]["tier"] = json!("Admin");
+        });
+        let pass = at_first("Admin", "Pass");
+        let with: Vec<&Value> = world.iter().chain(&policies).chain(&more).chain([&pass]).collect();
+        let without = cluster(world.iter().chain(&policies));
+        for (with, without) in verdicts(&cluster(with)).iter().zip(verdicts(&without)) {
+            // What comes from outside is no peer of ingress rules, so it is not passed.
+            if with.flows[0].from.party != netloom_policy::Party::External {
+                prop_assert_eq!(with.allowed, without.allowed, "{:#?}\n{:#?}", with, without);
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_in_cluster_policies_never_open(world in world(), policies in policies(), more in cluster_policies(), place in any::<prop::sample::Index>(), what in 0..5) {
+        prop_assume!(!more.is_empty());
+        let mut broken = more.clone();
+        let index = place.index(broken.len());
+        let spec = &mut broken[index]["spec"];
+        match what {
+            0 => spec["subject"] = json!({}),
+            1 => spec["subject"]["namespaces"]["matchExpressions"] = json!([{ "key": "l", "operator": "Like" }]),
+            _ => {
+                let side = if what % 2 == 0 { "ingress" } else { "egress" };
+                let Some(rule) = spec[side].get_mut(0) else { return Ok(()) };
+                if what < 4 {
+                    rule["protocols"] = json!([{ "icmp": {} }]);
+                } else {
+                    rule["action"] = json!("Allow");
+                }
+            }
+        }
+        let good = cluster(world.iter().chain(&policies).chain(&more));
+        let bad = cluster(world.iter().chain(&policies).chain(&broken));
+        prop_assert!(!bad.problems().is_empty());
+        for (good, bad) in verdicts(&good).iter().zip(verdicts(&bad)) {
+            prop_assert!(good.allowed || !bad.allowed, "{:#?}\n{:#?}", good, bad);
+        }
+    }
+
+    #[test]
+    fn isolation_only_closes_and_only_to_other_namespaces(world in world(), policies in policies(), level in prop::sample::select(&["pods", "services", "nonsense"][..])) {
+        let isolated = json!({ "kind": "Namespace", "metadata": { "name": "a", "annotations": { "netloom.io/isolation": level } } });
+        let open = json!({ "kind": "Namespace", "metadata": { "name": "a" } });
+        let before = cluster(world.iter().chain(&policies).chain([&open]));
+        let after = cluster(world.iter().chain(&policies).chain([&isolated]));
+        for (before, after) in verdicts(&before).iter().zip(verdicts(&after)) {
+            let (from, to) = (&after.flows[0].from.party, &after.flows[0].to.party);
+            let crosses = matches!((from, to), (netloom_policy::Party::Pod(from), netloom_policy::Party::Pod(to)) if to.namespace == "a" && from.namespace != "a");
+            prop_assert_eq!(after.allowed, before.allowed && !crosses, "{:#?}\n{:#?}", before, after);
+        }
+    }
 
     #[test]
     fn the_order_of_objects_leaves_no_trace(world in world(), policies in policies()) {

@@ -1,13 +1,19 @@
-//! The definition of NetworkPolicy, clause by clause: policies as a user writes them, then questions and their answers. Each module is
-//! one part of the API; all use the same small cluster.
+//! The definitions, clause by clause: policies as a user writes them, then questions and their answers. Each module is one part of an
+//! API; all use the same small cluster.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod apps;
+mod bad_cluster_policies;
 mod bad_input;
+mod cluster_policies;
+mod groups;
 mod isolation;
+mod namespaces;
 mod peers;
 mod ports;
 mod reasons;
 mod services;
+mod tiers;
 mod words;
 
 use netloom_policy::{Cluster, Protocol, Question, Source, Target, Unknown, Verdict, judge};
@@ -32,6 +38,28 @@ pub fn policy(name: &str, spec: &str) -> String {
     format!("---\nkind: NetworkPolicy\nmetadata: {{ name: {name}, namespace: a }}\nspec: {spec}\n")
 }
 
+/// A ClusterNetworkPolicy about all pods of namespaces with `team: red` (which is `a`), at a priority of a tier.
+pub fn cluster_policy(name: &str, tier: &str, priority: u16, rules: &str) -> String {
+    format!(
+        "---\nkind: ClusterNetworkPolicy\nmetadata: {{ name: {name} }}\nspec: {{ tier: {tier}, priority: {priority}, \
+         subject: {{ namespaces: {{ matchLabels: {{ team: red }} }} }}, {rules} }}\n"
+    )
+}
+
+/// The namespace `a` with an annotation.
+pub fn annotated(annotations: &str) -> String {
+    format!("---\nkind: Namespace\nmetadata: {{ name: a, labels: {{ team: red }}, annotations: {{ {annotations} }} }}\n")
+}
+
+/// What is wrong, as people read it.
+pub fn told(cluster: &Cluster) -> Vec<String> {
+    cluster
+        .problems()
+        .iter()
+        .map(|problem| format!("{} {problem}", problem.reason))
+        .collect()
+}
+
 /// Reads `FROM > TO PORT [PROTOCOL]`.
 pub fn question(text: &str) -> Question {
     let (from, rest) = text.split_once(" > ").unwrap();
@@ -52,7 +80,7 @@ pub fn ask(cluster: &Cluster, text: &str) -> Result<Verdict, Unknown> {
 #[track_caller]
 pub fn check(policies: &str, allowed: &[&str], denied: &[&str]) {
     let cluster = cluster(policies);
-    assert_eq!(cluster.problems().collect::<Vec<_>>(), Vec::<&netloom_policy::Problem>::new());
+    assert_eq!(cluster.problems(), []);
     answers(&cluster, allowed, denied);
 }
 

@@ -13,9 +13,15 @@ fn only(policies: &str, question: &str) -> Flow {
 #[test]
 fn nobody_isolates() {
     let flow = only("", "a/web > 198.51.100.1 80");
-    assert_eq!((flow.egress, flow.ingress), (Decision::NotIsolated, Decision::NotAPod));
+    assert_eq!(
+        (flow.egress.decision, flow.ingress.decision),
+        (Decision::NotIsolated, Decision::NotAPod)
+    );
     let flow = only("", "a/host > a/web 80");
-    assert_eq!((flow.egress, flow.ingress), (Decision::NotAPod, Decision::NotIsolated));
+    assert_eq!(
+        (flow.egress.decision, flow.ingress.decision),
+        (Decision::NotAPod, Decision::NotIsolated)
+    );
 }
 
 #[test]
@@ -25,7 +31,7 @@ fn every_rule_that_allows_is_named() {
         "{ podSelector: {}, ingress: [{ ports: [{ port: 1 }] }, { ports: [{ port: 80 }] }] }",
     );
     let two = policy("two", "{ podSelector: {}, ingress: [{}] }");
-    let Decision::Rules { rules } = only(&(two + &one), "b/web > a/web 80").ingress else {
+    let Decision::Rules { rules, .. } = only(&(two + &one), "b/web > a/web 80").ingress.decision else {
         panic!("no rule")
     };
     let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
@@ -38,7 +44,7 @@ fn every_rule_that_does_not_match_says_why() {
     let rules = format!("{{ {db} }}, {{ ports: [{{ port: 1 }}] }}, {{ {db}, ports: [{{ port: 1 }}] }}, {{ ports: [{{ port: 0 }}] }}");
     let one = policy("one", &format!("{{ podSelector: {{}}, ingress: [{rules}] }}"));
     let two = policy("two", "{ podSelector: {} }");
-    let Decision::NoRule { policies, misses } = only(&(two + &one), "b/web > a/web 80").ingress else {
+    let Decision::NoRule { policies, misses, .. } = only(&(two + &one), "b/web > a/web 80").ingress.decision else {
         panic!("allowed")
     };
     assert_eq!(policies, [Name::new("a", "one"), Name::new("a", "two")]);
@@ -49,10 +55,10 @@ fn every_rule_that_does_not_match_says_why() {
 #[test]
 fn exemptions_are_told_where_they_matter() {
     let deny = policy("deny", "{ podSelector: {}, policyTypes: [Ingress, Egress] }");
-    assert_eq!(only(&deny, "10.0.1.2 > a/web 80").ingress, Decision::OwnNode);
-    assert_eq!(only("", "10.0.1.2 > a/web 80").ingress, Decision::NotIsolated);
+    assert_eq!(only(&deny, "10.0.1.2 > a/web 80").ingress.decision, Decision::OwnNode);
+    assert_eq!(only("", "10.0.1.2 > a/web 80").ingress.decision, Decision::NotIsolated);
     let flow = only(&deny, "a/web > a/web 80");
-    assert_eq!((flow.egress, flow.ingress), (Decision::Itself, Decision::Itself));
+    assert_eq!((flow.egress.decision, flow.ingress.decision), (Decision::Itself, Decision::Itself));
 }
 
 #[test]
@@ -66,7 +72,10 @@ fn pods_without_addresses_are_judged_by_name_and_that_is_told() {
     assert!(ask(&cluster, "a/new-1 > a/web 80").unwrap().allowed);
     let verdict = ask(&cluster, "a/new-0 > a/web 81").unwrap();
     assert!(!verdict.allowed);
-    assert_eq!(verdict.notes, ["pod a/new-0 has no address, so no ipBlock was taken to match it"]);
+    assert_eq!(
+        verdict.notes,
+        ["pod a/new-0 has no address, so no range of addresses was taken to match it"]
+    );
     let verdict = ask(&cluster, "node/node1 > a/new-0 81").unwrap();
     assert_eq!(
         verdict.notes,

@@ -134,3 +134,107 @@ fn ports_as_people_write_them() {
     );
     assert!(declared(&cluster, &Target::parse("a/nobody", "default").unwrap()).is_err());
 }
+
+#[test]
+fn tiers_leave_a_trail() {
+    let pass = super::cluster_policy(
+        "guard",
+        "Admin",
+        5,
+        "ingress: [{ name: to-owners, action: Pass, from: [{ namespaces: {} }] }]",
+    );
+    let deny = super::cluster_policy(
+        "base",
+        "Baseline",
+        5,
+        "ingress: [{ action: Deny, from: [{ namespaces: { matchLabels: { team: blue } } }] }]",
+    );
+    assert_eq!(
+        said(&(pass + &deny), "b/web > a/web 80"),
+        "denied: pod b/web to pod a/web, TCP 80\n  \
+         egress   allowed  no policy isolates pod b/web for egress\n  \
+         ingress  denied   ClusterNetworkPolicy guard ingress[0] \"to-owners\" passes it on; by ClusterNetworkPolicy base ingress[0]\n"
+    );
+}
+
+#[test]
+fn isolation_has_a_line_of_its_own() {
+    let service = "---\nkind: Service\nmetadata: { name: web, namespace: a }\nspec: { clusterIPs: [10.96.0.5], selector: { tier: front }, ports: [{ port: 80 }] }\n";
+    let isolated = super::annotated("netloom.io/isolation: pods") + service;
+    assert_eq!(
+        said(&isolated, "b/web > a/web 80"),
+        "denied: pod b/web to pod a/web, TCP 80\n  \
+         isolated denied   namespace a is isolated: pods of other namespaces reach its pods through services only, if at all\n  \
+         egress   allowed  no policy isolates pod b/web for egress\n  \
+         ingress  allowed  no policy isolates pod a/web for ingress\n"
+    );
+    let through = said(&isolated, "b/web > svc/a/web 80");
+    assert!(
+        through.contains("isolated allowed  namespace a is isolated, but reached through a service\n"),
+        "{through}"
+    );
+    let strict = super::annotated("netloom.io/isolation: services") + service;
+    let through = said(&strict, "b/web > svc/a/web 80");
+    assert!(
+        through.contains("isolated denied   namespace a is isolated with its services: pods of other namespaces do not reach them\n"),
+        "{through}"
+    );
+}
+
+#[test]
+fn apps_and_groups_are_named() {
+    let pods = "---\nkind: Pod\nmetadata: { name: in, namespace: a, labels: { netloom.io/app: shop, netloom.io/security-group: web } }\nspec: { nodeName: node1 }\nstatus: { podIPs: [{ ip: 10.0.1.31 }] }\n\
+                ---\nkind: Pod\nmetadata: { name: fellow, namespace: a, labels: { netloom.io/app: shop } }\nspec: { nodeName: node1 }\nstatus: { podIPs: [{ ip: 10.0.1.32 }] }\n\
+                ---\nkind: SecurityGroup\nmetadata: { name: web, namespace: a }\nspec: { rules: [{ direction: Ingress, protocol: TCP }] }\n";
+    let line = |question: &str| said(pods, question).lines().nth(2).unwrap().to_owned();
+    assert_eq!(
+        line("a/fellow > a/in 80"),
+        "  ingress  allowed  SecurityGroup a/web rules[0] lets it pass; in app network shop"
+    );
+    assert_eq!(
+        line("a/web > a/in 80"),
+        "  ingress  denied   SecurityGroup a/web rules[0] lets it pass; pod a/in is isolated by app network shop, and no rule matches"
+    );
+    assert_eq!(
+        line("a/fellow > a/in 80 UDP"),
+        "  ingress  denied   pod a/in is in SecurityGroup a/web, and no rule matches"
+    );
+}
+
+#[test]
+fn machines_read_tiers_too() {
+    let deny = super::cluster_policy(
+        "p",
+        "Admin",
+        5,
+        "ingress: [{ name: none, action: Deny, from: [{ namespaces: {} }] }]",
+    );
+    let verdict = ask(&cluster(&deny), "b/web > a/web 80").unwrap();
+    assert_eq!(
+        serde_json::to_value(&verdict.flows[0].ingress).unwrap(),
+        serde_json::json!({
+            "reason": "denied",
+            "rule": {
+                "policy": { "kind": "ClusterNetworkPolicy", "name": "p" },
+                "priority": 5,
+                "direction": "ingress",
+                "index": 0,
+                "name": "none",
+                "action": "Deny"
+            }
+        })
+    );
+    let isolated = super::annotated("netloom.io/isolation: pods");
+    let verdict = ask(&cluster(&isolated), "b/web > a/web 80").unwrap();
+    assert_eq!(
+        serde_json::to_value(&verdict.flows[0].isolation).unwrap(),
+        serde_json::json!({ "reason": "direct", "namespace": "a" })
+    );
+    let problem = ask(&cluster(&super::annotated("netloom.io/isolation: x")), "b/web > a/web 80")
+        .unwrap()
+        .problems;
+    assert_eq!(
+        serde_json::to_value(&problem[0]).unwrap()["object"],
+        serde_json::json!({ "kind": "Namespace", "name": "a" })
+    );
+}
