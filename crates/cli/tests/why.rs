@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::serde::de::DeserializeOwned;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
@@ -51,6 +52,7 @@ fn why(arguments: &[&str], input: &str) -> Output {
         .arg("why")
         .args(arguments)
         .env_remove("KUBECONFIG")
+        .env_remove("NETLOOM_DATABASES")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -95,6 +97,58 @@ fn denied_is_one_and_says_why_no_rule_matches() {
          shop/db ingress[0]: address 198.51.100.7 is not in its \"from\", nor TCP 22 in its \"ports\"\n                    \
          shop/db ingress[1]: it has a mistake, so it allows nothing\n\
          problem: NetworkPolicy shop/db: ingress[1].from[0]: except 192.0.2.0/24 is not within 10.0.0.0/8; name a part of it\n"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// More of the cluster: isolation, groups, and policies of the whole cluster.
+const CLUSTER: &str = "
+---
+kind: Namespace
+metadata: { name: blue, labels: { team: blue }, annotations: { opencontrail.kubernetes.isolated: 'true' } }
+---
+kind: Pod
+metadata: { name: web-0, namespace: blue, annotations: { netloom.io/security-groups: web } }
+---
+kind: SecurityGroup
+metadata: { name: web, namespace: blue }
+spec: { rules: [{ direction: Egress }] }
+---
+kind: AdminNetworkPolicy
+metadata: { name: guard }
+spec:
+  priority: 10
+  subject: { namespaces: {} }
+  ingress:
+    - { action: Deny, from: [{ namespaces: { matchLabels: { team: red } } }] }
+    - { name: blue, action: Pass, from: [{ namespaces: { matchLabels: { team: blue } } }] }
+---
+kind: BaselineAdminNetworkPolicy
+metadata: { name: default }
+spec: { subject: { namespaces: {} }, ingress: [{ action: Deny, from: [{ namespaces: {} }] }] }
+";
+
+#[test]
+fn manifests_of_all_kinds_count() {
+    let all = SHOP.to_owned() + CLUSTER;
+    let output = why(&["blue/web-0", "shop/web-0", "8080", "-f", "-"], &all);
+    assert_eq!(
+        text(&output.stdout),
+        "denied: pod blue/web-0 to pod shop/web-0, TCP 8080\n  \
+         egress   allowed  SecurityGroup blue/web rules[0] lets it pass; no policy isolates pod blue/web-0 for egress\n  \
+         ingress  denied   AdminNetworkPolicy guard ingress[1] \"blue\" passes it on; by BaselineAdminNetworkPolicy default ingress[0]\n",
+        "{}",
+        text(&output.stderr)
+    );
+    let output = why(&["shop/web-0", "blue/web-0", "8080", "-f", "-"], &all);
+    assert_eq!(
+        text(&output.stdout),
+        "denied: pod shop/web-0 to pod blue/web-0, TCP 8080\n  \
+         isolated denied   namespace blue is isolated: pods of other namespaces reach its pods through services only, if at all\n  \
+         egress   allowed  no policy isolates pod shop/web-0 for egress\n  \
+         ingress  denied   pod blue/web-0 is in SecurityGroup blue/web, and no rule matches\n",
+        "{}",
+        text(&output.stderr)
     );
     assert_eq!(output.status.code(), Some(1));
 }
@@ -216,11 +270,24 @@ fn without_manifests_the_api_is_asked() {
         text(&output.stdout),
         "allowed: pod default/web to pod default/db, TCP 5432\n  \
          egress   allowed  no policy isolates pod default/web for egress\n  \
-         ingress  allowed  by NetworkPolicy default/db ingress[0]\n",
+         ingress  allowed  by NetworkPolicy default/db ingress[0]\n\
+         note: not compared with ovn-trace: no way to the Southbound database is known: this is no lab, and no pod of the cluster has the \
+         databases\n",
         "{}",
         text(&output.stderr)
     );
     assert_eq!(output.status.code(), Some(0));
+    // Kinds that this API server does not have are none; one that it has counts.
+    runtime.block_on(admin_policy(url.as_ref()));
+    let output = why(&["web", "db", "5432", "--no-trace", "--kubeconfig", kubeconfig], "");
+    assert_eq!(
+        text(&output.stdout),
+        "denied: pod default/web to pod default/db, TCP 5432\n  \
+         egress   allowed  no policy isolates pod default/web for egress\n  \
+         ingress  denied   by AdminNetworkPolicy lock ingress[0] \"everybody\"\n",
+        "{}",
+        text(&output.stderr)
+    );
     let output = why(&["web", "db", "5433", "--kubeconfig", kubeconfig], "");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
 
@@ -229,6 +296,43 @@ fn without_manifests_the_api_is_asked() {
     let output = why(&["web", "db", "5432", "--kubeconfig", kubeconfig], "");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).starts_with("cannot tell: list "), "{}", text(&output.stderr));
+}
+
+/// Defines the kind AdminNetworkPolicy as its project does, as far as it matters here, and creates one.
+async fn admin_policy(url: &str) {
+    let client = Client::try_from(Config::new(url.parse().unwrap())).unwrap();
+    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let definition = json!({
+        "metadata": { "name": "adminnetworkpolicies.policy.networking.k8s.io" },
+        "spec": {
+            "group": "policy.networking.k8s.io",
+            "scope": "Cluster",
+            "names": { "kind": "AdminNetworkPolicy", "listKind": "AdminNetworkPolicyList", "plural": "adminnetworkpolicies", "singular": "adminnetworkpolicy" },
+            "versions": [{ "name": "v1alpha1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }],
+        },
+    });
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    definitions
+        .create(&PostParams::default(), &serde_json::from_value(definition).unwrap())
+        .await
+        .unwrap();
+    let named = kube::runtime::wait::conditions::is_crd_established();
+    kube::runtime::wait::await_condition(definitions, "adminnetworkpolicies.policy.networking.k8s.io", named)
+        .await
+        .unwrap();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("policy.networking.k8s.io", "v1alpha1", "AdminNetworkPolicy"));
+    let policies: Api<DynamicObject> = Api::all_with(client, &resource);
+    let rule = json!({ "name": "everybody", "action": "Deny", "from": [{ "namespaces": {} }] });
+    let policy = json!({
+        "apiVersion": "policy.networking.k8s.io/v1alpha1",
+        "kind": "AdminNetworkPolicy",
+        "metadata": { "name": "lock" },
+        "spec": { "priority": 7, "subject": { "namespaces": {} }, "ingress": [rule] },
+    });
+    policies
+        .create(&PostParams::default(), &serde_json::from_value(policy).unwrap())
+        .await
+        .unwrap();
 }
 
 async fn create<K>(client: &Client, object: Value)

@@ -1,21 +1,26 @@
 //! `netloom why`: may this connection be, and by which policy and rule. Reads a cluster or manifests; the judgement and its words are
-//! those of `netloom-policy`.
+//! those of `netloom-policy`. In a cluster whose OVN can be reached it is compared with what `ovn-trace` says.
 
-use std::path::{Path, PathBuf};
+mod microflow;
+mod read;
+mod trace;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use clap::ValueEnum;
-use k8s_openapi::serde::de::DeserializeOwned;
-use kube::api::ListParams;
-use kube::{Api, Client, Resource};
-use netloom_policy::{Cluster, Question, Source, Target, Verdict, declared, judge, port_to_ask, words};
+use netloom_discovery::Service;
+use netloom_ovsdb::client::Tls;
+use netloom_policy::{Question, Source, Target, Verdict, declared, judge, port_to_ask, words};
+use serde::Serialize;
 
-use super::manifests;
+use super::process::TlsFlags;
+use read::Living;
+use trace::{Place, Trace};
 
-/// How long the API server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Exit code where `ovn-trace` says something else.
+const DIFFERENCE: u8 = 3;
 
 /// Flags of `netloom why`.
 #[derive(clap::Args)]
@@ -31,7 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
                   netloom why node/node2 web-0 80                     from a node\n  \
                   netloom why web-0 db-0 5432 -f manifests/           without a cluster\n  \
                   kubectl get ns,po,no,svc,endpointslices,netpol -A -o json | netloom why web-0 db-0 -f -\n\n\
-                  Exit code: 0 allowed, 1 denied (also if only some backends, ports or addresses are), 2 it cannot be told."
+                  Exit code: 0 allowed, 1 denied (also if only some backends, ports or addresses are), 2 it cannot be told, 3 ovn-trace says \
+                  something else, which is a bug."
 )]
 pub struct Why {
     /// Who sends
@@ -52,6 +58,14 @@ pub struct Why {
     /// Kubeconfig file; without one KUBECONFIG, the usual places, then the pod's own service account
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
+    /// Do not compare with ovn-trace
+    #[arg(long)]
+    no_trace: bool,
+    /// Service whose endpoints serve the databases for ovn-trace, as NAMESPACE/NAME; set in the pods of Netloom
+    #[arg(long, env = "NETLOOM_DATABASES")]
+    databases: Option<Service>,
+    #[command(flatten)]
+    tls: TlsFlags,
     /// Output format
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
@@ -71,23 +85,43 @@ enum Output {
     Json,
 }
 
+/// The verdict, and what `ovn-trace` says about it if it was asked.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    verdict: Verdict,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<Trace>,
+}
+
 /// Answers; the exit code tells scripts.
 pub fn run(flags: Why) -> Result<ExitCode> {
-    let verdict = match answer(&flags) {
-        Ok(verdict) => verdict,
+    let (output, from, to) = (flags.output, flags.from.clone(), flags.to.clone());
+    let answer = match answer(flags) {
+        Ok(answer) => answer,
         Err(error) => {
             eprintln!("cannot tell: {error:#}");
             return Ok(ExitCode::from(2));
         }
     };
-    match flags.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&verdict)?),
-        Output::Text => print!("{}", words(&verdict, &flags.from, &flags.to)),
+    let Answer { verdict, trace } = &answer;
+    match output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(&answer)?),
+        Output::Text => {
+            print!("{}", words(verdict, &from, &to));
+            let lines = trace.as_ref().map(|trace| trace.lines(verdict)).unwrap_or_default();
+            lines.iter().for_each(|line| println!("{line}"));
+        }
     }
-    Ok(if verdict.allowed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let differs = trace.as_ref().is_some_and(|trace| trace.agrees == Some(false));
+    Ok(match verdict.allowed {
+        _ if differs => ExitCode::from(DIFFERENCE),
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
-fn answer(flags: &Why) -> Result<Verdict> {
+fn answer(flags: Why) -> Result<Answer> {
     let from = Source::parse(&flags.from, &flags.namespace).map_err(|why| anyhow!(why))?;
     let to = Target::parse(&flags.to, &flags.namespace).map_err(|why| anyhow!(why))?;
     let protocol = flags.protocol.map(|protocol| match protocol {
@@ -95,68 +129,42 @@ fn answer(flags: &Why) -> Result<Verdict> {
         Protocol::Udp => netloom_policy::Protocol::Udp,
         Protocol::Sctp => netloom_policy::Protocol::Sctp,
     });
-    let cluster = if flags.filename.is_empty() {
-        of_api(flags.kubeconfig.as_deref())?
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    let living = flags.filename.is_empty();
+    let found = if living {
+        runtime.block_on(read::of_api(flags.kubeconfig.as_deref()))?
     } else {
-        of_manifests(&flags.filename)?
+        Living {
+            cluster: read::of_manifests(&flags.filename)?,
+            kube_proxy: false,
+        }
     };
-    let ports = port_to_ask(&declared(&cluster, &to)?, flags.port.as_deref(), protocol).map_err(|why| anyhow!(why))?;
+    let cluster = &found.cluster;
+    let ports = port_to_ask(&declared(cluster, &to)?, flags.port.as_deref(), protocol).map_err(|why| anyhow!(why))?;
+    let tls: Option<Tls> = flags.tls.into();
+    let place = (living && !flags.no_trace).then(|| runtime.block_on(Place::find(flags.kubeconfig, flags.databases, tls, cluster)));
+    let mut trace = match &place {
+        None => None,
+        Some(Ok(_)) => Some(Trace::default()),
+        Some(Err(why)) => Some(Trace::impossible(why)),
+    };
     let mut whole: Option<Verdict> = None;
     for (protocol, port) in ports {
         let (from, to) = (from.clone(), to.clone());
-        let verdict = judge(&cluster, &Question { from, to, protocol, port })?;
+        let question = Question { from, to, protocol, port };
+        let verdict = judge(cluster, &question)?;
+        if let (Some(Ok(place)), Some(trace)) = (&place, &mut trace) {
+            let before = whole.as_ref().map_or(0, |whole| whole.flows.len());
+            trace.add(place, &found, &question, &verdict, before);
+        }
         match &mut whole {
             Some(whole) => whole.join(verdict),
             None => whole = Some(verdict),
         }
     }
-    whole.context("no port to ask about")
-}
-
-fn of_manifests(paths: &[PathBuf]) -> Result<Cluster> {
-    let mut cluster = Cluster::default();
-    for (file, document) in manifests::read(paths)? {
-        cluster
-            .add_manifest(&document)
-            .map_err(|why| anyhow!("{}: {why}", file.display()))?;
-    }
-    if cluster.pods.is_empty() {
-        bail!("there is no pod and no workload in the manifests that were given");
-    }
-    Ok(cluster)
-}
-
-fn of_api(kubeconfig: Option<&Path>) -> Result<Cluster> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("start the runtime")?;
-    runtime.block_on(async {
-        let client = netloom_controller::kubernetes(kubeconfig).await?;
-        let reading = tokio::time::timeout(PATIENCE, read(&client)).await;
-        reading.with_context(|| format!("no answer from the Kubernetes API in {} s", PATIENCE.as_secs()))?
-    })
-}
-
-/// One list of each kind policies depend on.
-async fn read(client: &Client) -> Result<Cluster> {
-    let (namespaces, nodes, pods, services, slices, policies) =
-        tokio::try_join!(list(client), list(client), list(client), list(client), list(client), list(client))?;
-    let mut cluster = Cluster::default();
-    namespaces.iter().for_each(|object| cluster.add_namespace(object));
-    nodes.iter().for_each(|object| cluster.add_node(object));
-    pods.iter().for_each(|object| cluster.add_pod(object));
-    services.iter().for_each(|object| cluster.add_service(object));
-    slices.iter().for_each(|object| cluster.add_slice(object));
-    policies.iter().for_each(|object| cluster.add_policy(object));
-    Ok(cluster)
-}
-
-async fn list<K>(client: &Client) -> Result<Vec<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let found = Api::<K>::all(client.clone()).list(&ListParams::default()).await;
-    let found = found.with_context(|| format!("list {}: the verdict needs all of them", K::plural(&())))?;
-    Ok(found.items)
+    let verdict = whole.context("no port to ask about")?;
+    Ok(Answer { verdict, trace })
 }
