@@ -261,6 +261,7 @@ proptest! {
             assert_addresses_are_sound(&planner)?;
             prop_assert_eq!(policies::wrong_sets(&planner), Vec::<String>::new());
             prop_assert_eq!(cluster_policies::wrong_sets(&planner), Vec::<String>::new());
+            prop_assert_eq!(policies::wrong_groups(&planner), Vec::<String>::new());
 
             let observed = database.observed();
             let transaction = diff(&observed, planner.desired(), &scope);

@@ -102,6 +102,30 @@ fn rules_of_an_isolated_namespace(world: &World) {
         ],
     );
     assert!(from_outside(world, true), "it is reached from outside through its node port");
+
+    // On one node's switch there are also addresses that every interface makes for itself, and one for all.
+    let own = |pod: &str| {
+        let shown = world
+            .shell(pod)
+            .run(&["ip", "-6", "-o", "addr", "show", "dev", "eth0", "scope", "link"])
+            .unwrap();
+        let word = shown.split_whitespace().find(|word| word.starts_with("fe80:")).unwrap();
+        word.split_once('/').unwrap().0.to_owned()
+    };
+    let answers = |from: &str, to: &str, wait: u8| {
+        let script = format!("ping -n -c3 -i0.3 -W{wait} {to}%eth0; true");
+        world.shell(from).run(&["bash", "-c", &script]).unwrap()
+    };
+    let (open, isolated) = (own("default/example1"), own("test-isolated-ns/example3"));
+    let said = answers("test-isolated-ns/example3", &open, 8);
+    assert!(said.contains(&format!("from {open}")), "outwards nothing is closed: {said}");
+    for to in [isolated.as_str(), "ff02::1"] {
+        let said = answers("default/example1", to, 1);
+        assert!(
+            !said.contains(&format!("from {isolated}")),
+            "reached by its link-local address: {said}"
+        );
+    }
 }
 
 fn a_living_namespace_is_isolated_and_its_pods_keep_their_addresses(world: &World) {

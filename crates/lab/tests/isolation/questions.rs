@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -57,6 +58,8 @@ pub enum Way {
 pub struct World {
     pub lab: Lab,
     markers: AtomicUsize,
+    /// Addresses as they were told first; that they stay is asked apart.
+    known: Mutex<BTreeMap<String, Vec<IpAddr>>>,
 }
 
 impl World {
@@ -64,6 +67,7 @@ impl World {
         let world = Self {
             lab: lab_with("isolation", |spec| spec.nodes(2)),
             markers: AtomicUsize::new(0),
+            known: Mutex::default(),
         };
         let namespaces = namespace(ISOLATED, "opencontrail.kubernetes.isolated: \"true\"") + &namespace("second", "");
         let pods = PODS.map(|(namespace, name, node)| pod(namespace, name, node, "") + &service(namespace, name, ""));
@@ -91,6 +95,11 @@ impl World {
 
     /// Addresses of a pod (`namespace/name`) or of a service (`service namespace/name`).
     pub fn addresses(&self, of: &str) -> Vec<IpAddr> {
+        let mut known = self.known.lock().unwrap();
+        known.entry(of.to_owned()).or_insert_with(|| self.told_addresses(of)).clone()
+    }
+
+    fn told_addresses(&self, of: &str) -> Vec<IpAddr> {
         let (kind, path, name) = match of.strip_prefix("service ") {
             Some(name) => ("service", "{.spec.clusterIPs[*]}", name),
             None => ("pod", "{.status.podIPs[*].ip}", of),
@@ -102,10 +111,10 @@ impl World {
         addresses
     }
 
-    pub fn pod_addresses(&self) -> Vec<Vec<IpAddr>> {
-        PODS.iter()
-            .map(|(namespace, name, _)| self.addresses(&format!("{namespace}/{name}")))
-            .collect()
+    /// Addresses of all pods, as they are told now.
+    pub fn pod_addresses(&self) -> String {
+        let path = r#"jsonpath={range .items[*]}{.metadata.name}{" "}{.status.podIPs[*].ip}{"\n"}{end}"#;
+        self.kubectl(&["get", "pods", "--all-namespaces", "-o", path])
     }
 
     /// Changes a namespace's annotations (`name=value`, `name-`) and waits until every switch does what they say.

@@ -1,6 +1,10 @@
 //! Random namespaces, labels and policies, few enough to meet; and which pods a set must have, found by looking at all of them.
 
+mod membership;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use membership::wrong_groups;
 
 use netloom_network::app::{APP, NAME};
 use netloom_network::cluster::NamedPort;

@@ -97,6 +97,12 @@ pub(in crate::unit) fn compile(cluster: &Cluster, namespace: &str, fragment: &mu
     let mut it = Rows { owner, fragment };
     it.put_group(&group);
     it.put_sets(&group);
+    // What is sent on the link names no address of a pod: to all, or to the address every interface makes for itself.
+    let on_link = format!(
+        "inport == @{} && ip && (eth.mcast || ip6.dst == fe80::/10)",
+        group_name(&Shared::Pods.key())
+    );
+    it.put_acl("link", &group, Stage::Arrival, CLOSED, "drop", &on_link);
     if isolation < Isolation::Services {
         it.put_acl("inside", &group, Stage::BeforeServices, ALLOW, "allow-related", &to([&group]));
         return;
@@ -145,11 +151,12 @@ pub(in crate::unit) fn close_service(namespace: &str, addresses: &[IpAddr], frag
     add_addresses(&services(namespace), addresses, fragment);
 }
 
-/// Where a packet that a pod sends is judged.
+/// Where a packet is judged: where it is sent, before or after services are translated, or where it arrives.
 #[derive(Clone, Copy, PartialEq)]
 enum Stage {
     BeforeServices,
     AfterServices,
+    Arrival,
 }
 
 /// Rows of one owner.
@@ -169,10 +176,14 @@ impl Rows<'_> {
 
     fn put_acl(&mut self, what: &str, group: &Key, stage: Stage, priority: i64, action: &str, condition: &str) {
         let key = Key::new(format!("{group}/{what}"));
-        let condition = format!("inport == @{} && {condition}", group_name(group));
+        let direction = match stage {
+            Stage::Arrival => Direction::Ingress,
+            _ => Direction::Egress,
+        };
+        let condition = format!("{} && {condition}", direction.of_group(&group_name(group)));
         let mut row = Acl {
             external_ids: ids(&key, &self.owner),
-            ..acl(Tier::Always, Direction::Egress, priority, action, condition)
+            ..acl(Tier::Always, direction, priority, action, condition)
         };
         if stage == Stage::BeforeServices {
             row.options.clear();
