@@ -7,6 +7,7 @@ mod burst;
 mod connections;
 mod control;
 mod core;
+mod policies;
 mod report;
 mod services;
 
@@ -14,7 +15,13 @@ use anyhow::{Result, bail};
 
 fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
-    let all = ["core", "burst", "attach", "services", "connections"];
+    // How a benchmark measures the memory of a process that did nothing else.
+    if let [first, rest @ ..] = wanted.as_slice()
+        && first == "memory"
+    {
+        return policies::memory(rest);
+    }
+    let all = ["core", "burst", "attach", "services", "policies", "connections"];
     if let Some(unknown) = wanted.iter().find(|name| !all.contains(&name.as_str())) {
         bail!("no benchmark named {unknown}; there are {}", all.join(", "));
     }
@@ -24,6 +31,7 @@ fn main() -> Result<()> {
             "burst" => burst::run()?,
             "attach" => attach::run()?,
             "services" => services::run()?,
+            "policies" => policies::run()?,
             _ => connections::run()?,
         }
     }

@@ -15,7 +15,7 @@ use netloom_ovsdb::Row;
 use netloom_ovsdb::client::{Client, Event, Events, MonitorTable, Options};
 use serde_json::{Value, json};
 
-use crate::control::{memory, northbound};
+use crate::control::{flows, memory, northbound};
 use crate::report::{Report, percentile, time};
 
 const SIZES: [usize; 2] = [2_000, 10_000];
@@ -144,13 +144,6 @@ async fn create(kubernetes: &Kubernetes, numbers: std::ops::Range<usize>) -> Res
     });
     let results: Vec<Result<()>> = creating.buffer_unordered(CREATORS).collect().await;
     results.into_iter().collect()
-}
-
-/// Logical flows in the Southbound database, once northd has seen everything.
-fn flows(lab: &Lab) -> Result<usize> {
-    let count = "ovn-nbctl --timeout=300 --wait=sb sync && ovn-sbctl --timeout=300 --bare --columns=_uuid list Logical_Flow | grep -c .";
-    let said = lab.control().run(&["sh", "-c", count])?;
-    said.trim().parse().context("count the logical flows")
 }
 
 /// The load balancers as the database tells of them.
