@@ -1,0 +1,1 @@
+../network-policy-api/conformance_test.go
