@@ -30,7 +30,7 @@ pub fn run() -> Result<()> {
 
 /// What needs no OVN.
 fn planned() -> Result<()> {
-    let beside = "one set each";
+    let beside = "own sets";
     let mut whole = Report::new(
         "Policies: compile a whole cluster",
         &[
@@ -40,8 +40,8 @@ fn planned() -> Result<()> {
             "without policies",
             "rows each",
             "members",
-            "rows each, one set each",
-            "members, one set each",
+            "rows each, own sets",
+            "members, own sets",
             "members: ratio",
         ],
     );
@@ -53,8 +53,8 @@ fn planned() -> Result<()> {
             "time",
             "against the first",
             "rows touched",
-            "time, one set each",
-            "rows touched, one set each",
+            "time, own sets",
+            "rows touched, own sets",
             "rows: ratio",
         ],
     );
@@ -65,8 +65,8 @@ fn planned() -> Result<()> {
             "policies",
             "time",
             "rows touched",
-            "time, one set each",
-            "rows touched, one set each",
+            "time, own sets",
+            "rows touched, own sets",
             "rows: ratio",
         ],
     );

@@ -16,7 +16,7 @@ mod world;
 
 use ask::kernel_datapath;
 use cluster::Cluster;
-use generate::Shape;
+use generate::{Feature, Shape};
 use world::ended;
 
 fn number(variable: &str, otherwise: u64) -> u64 {
@@ -37,7 +37,9 @@ fn random_clusters_answer_as_the_policies_say() {
         policies: (4, 6),
         mistakes: false,
         odd_pods: false,
-        ..Shape::wild()
+        // Those the controller has heard of when it has heard of a mark on a namespace, a pod and a policy.
+        features: vec![Feature::NetworkPolicies, Feature::NamespaceIsolation],
+        ..Shape::wild(0)
     };
     let (first, count) = (number("NETLOOM_SEED", 1), number("NETLOOM_CLUSTERS", clusters));
     let cluster = Cluster::up(first, &shape);

@@ -34,8 +34,13 @@ pub enum Feature {
     SecurityGroups,
 }
 
-/// Those that compiler and evaluator both have. A feature is switched on here when both do.
-pub const FEATURES: &[Feature] = &[Feature::NetworkPolicies];
+const FEATURES: [Feature; 5] = [
+    Feature::NetworkPolicies,
+    Feature::ClusterPolicies,
+    Feature::NamespaceIsolation,
+    Feature::Apps,
+    Feature::SecurityGroups,
+];
 
 /// How large and how wild.
 #[derive(Clone, Debug)]
@@ -54,7 +59,7 @@ pub struct Shape {
 
 impl Shape {
     /// Every form there is.
-    pub fn wild() -> Self {
+    pub fn wild(seed: u64) -> Self {
         Self {
             nodes: (2, 3),
             namespaces: (3, 5),
@@ -63,7 +68,7 @@ impl Shape {
             policies: (2, 9),
             mistakes: true,
             odd_pods: true,
-            features: features(),
+            features: features(seed),
         }
     }
 
@@ -72,18 +77,18 @@ impl Shape {
     }
 }
 
-/// The features to test: all that are on, or those that `NETLOOM_FEATURES` names.
-fn features() -> Vec<Feature> {
-    let all = [
-        Feature::NetworkPolicies,
-        Feature::ClusterPolicies,
-        Feature::NamespaceIsolation,
-        Feature::Apps,
-        Feature::SecurityGroups,
-    ];
+/// What decides in the cluster of a seed: mostly one feature or two, because what many forbid shows little about each. `NETLOOM_FEATURES` names
+/// others.
+fn features(seed: u64) -> Vec<Feature> {
+    let one = |seed: u64| FEATURES.into_iter().cycle().nth((seed % 5) as usize);
     match std::env::var("NETLOOM_FEATURES") {
-        Err(_) => FEATURES.to_vec(),
-        Ok(wanted) => all
+        Err(_) => match seed / 2 % 4 {
+            0 => vec![Feature::NetworkPolicies],
+            1 => one(seed).into_iter().collect(),
+            2 => one(seed).into_iter().chain(one(seed / 5)).collect(),
+            _ => FEATURES.to_vec(),
+        },
+        Ok(wanted) => FEATURES
             .into_iter()
             .filter(|feature| wanted.split(',').any(|name| name == format!("{feature:?}")))
             .collect(),
