@@ -85,8 +85,9 @@ pub fn pool_problem(cluster: &Cluster, name: &str) -> Option<Problem> {
     )))
 }
 
-/// Decides a service's external addresses: the recorded ones, those it asks for, those its status shows, or the first free ones.
-pub fn decide(cluster: &Cluster, name: &ServiceName, search: &mut Search) -> Decision {
+/// Decides a service's external addresses: the recorded ones, those it asks for, those its status shows, or the first free ones, if `search` is
+/// given.
+pub fn decide(cluster: &Cluster, name: &ServiceName, mut search: Option<&mut Search>) -> Decision {
     let mut decision = Decision::default();
     let Some(service) = cluster.services.get(name).filter(|service| wants(cluster, name, service)) else {
         return decision;
@@ -105,7 +106,7 @@ pub fn decide(cluster: &Cluster, name: &ServiceName, search: &mut Search) -> Dec
     }
     let families: BTreeSet<Family> = service.families.iter().copied().collect();
     for family in families {
-        match decide_family(cluster, name, service, family, &asked, search) {
+        match decide_family(cluster, name, service, family, &asked, search.as_deref_mut()) {
             Ok(address) => decision.addresses.push(address),
             Err((reason, why)) => decision.problems.push(problem(reason, why)),
         }
@@ -146,7 +147,7 @@ fn decide_family(
     service: &Service,
     family: Family,
     asked: &BTreeSet<IpAddr>,
-    search: &mut Search,
+    search: Option<&mut Search>,
 ) -> Result<IpAddr, (&'static str, String)> {
     let of_family = |ip: &&IpAddr| Family::of(**ip) == family;
     let mut wanted = asked.iter().filter(of_family);
@@ -162,7 +163,7 @@ fn decide_family(
     let known = recorded.chain(&service.status_addresses).filter(of_family).find(usable);
     known
         .copied()
-        .or_else(|| first_free(cluster, name, family, search))
+        .or_else(|| first_free(cluster, name, family, search?))
         .ok_or_else(|| ("NoExternalAddress", why_none(cluster, name, family)))
 }
 

@@ -84,9 +84,21 @@ impl Planner {
             Some((service.status_addresses.is_empty(), !asks, service.created.clone(), name.clone()))
         };
         names.sort_by_cached_key(urgency);
+        // Where records were lost, everybody first has again what status shows; only then is anything given that is new.
+        for name in &names {
+            let shown = self
+                .cluster
+                .services
+                .get(name)
+                .is_some_and(|service| !service.status_addresses.is_empty());
+            if shown && self.cluster.records.external(name).is_empty() {
+                let known = external::decide(&self.cluster, name, None).addresses;
+                self.record_external(name, known);
+            }
+        }
         let mut search = Search::default();
         for name in names {
-            let decision = external::decide(&self.cluster, &name, &mut search);
+            let decision = external::decide(&self.cluster, &name, Some(&mut search));
             if decision.problems.is_empty() {
                 self.waiting_services.remove(&name);
             } else {

@@ -44,7 +44,7 @@ pub(super) fn compile(cluster: &Cluster, name: &ServiceName, fragment: &mut Frag
     let health = read_annotations(cluster, name, service, fragment);
     fragment
         .problems
-        .extend(external::decide(cluster, name, &mut Search::default()).problems);
+        .extend(external::decide(cluster, name, Some(&mut Search::default())).problems);
     fragment.problems.extend(outside_range(cluster, settings, name, service));
     let (ports, strays) = gather(cluster, settings, name, &service.ports);
     fragment.problems.extend(without_pod(cluster, name, &strays));

@@ -1,0 +1,40 @@
+//! A database that was lost is made again from what objects show: nobody is given what the status of another shows.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use netloom_network::{Planner, manifest};
+
+/// One IPv4 address is left in the pool. `a` has only its IPv6 address, `b` has the IPv4 address.
+const SHOP: &str = r#"
+apiVersion: netloom.io/v1alpha1
+kind: ExternalPool
+metadata: { name: pool }
+spec: { cidrs: ["192.0.2.3/32", "fd01::/126"] }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: a, namespace: shop, uid: a }
+spec: { type: LoadBalancer, clusterIPs: [10.96.0.2, "fd00:10:96::2"], ipFamilies: [IPv4, IPv6], ports: [{ port: 80 }] }
+status: { loadBalancer: { ingress: [{ ip: "fd01::" }] } }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: b, namespace: shop, uid: b }
+spec: { type: LoadBalancer, clusterIPs: [10.96.0.3], ipFamilies: [IPv4], ports: [{ port: 80 }] }
+status: { loadBalancer: { ingress: [{ ip: 192.0.2.3 }] } }
+"#;
+
+#[test]
+fn a_service_keeps_the_address_its_status_shows_though_another_lacks_one() {
+    let manifests: Vec<serde_json::Value> = serde_saphyr::from_multiple(SHOP).unwrap();
+    let mut planner = Planner::default();
+    for object in manifests.iter().flat_map(|value| manifest::read(value).unwrap()) {
+        planner.apply(object);
+    }
+    planner.compile();
+    let records = &planner.cluster().records;
+    let given: Vec<String> = records
+        .externals()
+        .map(|(name, external)| format!("{name} {:?}", external.addresses))
+        .collect();
+    assert_eq!(given, ["shop/a [fd01::]", "shop/b [192.0.2.3]"]);
+}
