@@ -8,7 +8,8 @@ use crate::policy::Direction;
 use crate::problem::{INVALID_POLICY, Object};
 use crate::reader::{self, Reader, given};
 
-/// How often the action may change from one rule to the next: what Netloom has room for within one priority.
+/// How many groups of rules, one after the other and with the same action, Netloom has room for within one priority. If there are more, the
+/// last place is that of a denial.
 const RUNS: usize = 32;
 
 impl ClusterPolicy {
@@ -123,22 +124,23 @@ impl Reader {
             }
         };
         let mut read: Vec<ClusterRule> = Vec::new();
-        let mut runs = 0;
         for (index, rule) in rules.iter().enumerate() {
-            let field = format!("{place}[{index}]");
-            let rule = self.cluster_rule(kind, direction, &field, rule, unread);
-            if read.last().is_none_or(|last| last.action != rule.action) {
-                runs += 1;
-            }
-            if runs > RUNS {
-                let message = format!(
-                    "the action changes more than {RUNS} times, so from here on everything is denied; put rules with the same action together, or make two policies"
-                );
-                self.problem(field, message);
-                read.push(closed(rule.name, Action::Deny));
-                break;
-            }
-            read.push(rule);
+            read.push(self.cluster_rule(kind, direction, &format!("{place}[{index}]"), rule, unread));
+        }
+        // Where each run begins. A rule that matches nothing is in nobody's way.
+        let matching: Vec<usize> = (0..read.len()).filter(|index| read[*index].scope != Scope::Nothing).collect();
+        let changes = matching.windows(2).filter(|pair| read[pair[0]].action != read[pair[1]].action);
+        let changes: Vec<usize> = changes.map(|pair| pair[1]).collect();
+        if changes.len() >= RUNS {
+            let first = changes[RUNS - 2];
+            let message = format!(
+                "the action changes more than {} times, so from here on everything is denied; put rules with the same action together, or make two policies",
+                RUNS - 1
+            );
+            self.problem(format!("{place}[{first}]"), message);
+            let name = std::mem::take(&mut read[first].name);
+            read.truncate(first);
+            read.push(closed(name, Action::Deny));
         }
         read
     }

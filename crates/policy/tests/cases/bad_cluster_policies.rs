@@ -269,7 +269,7 @@ fn more_changes_of_the_action_than_there_is_room_for() {
     assert_eq!(
         told(&read),
         [
-            "InvalidPolicy AdminNetworkPolicy p: ingress[32]: the action changes more than 32 times, so from here on everything is denied; put rules \
+            "InvalidPolicy AdminNetworkPolicy p: ingress[31]: the action changes more than 31 times, so from here on everything is denied; put rules \
           with the same action together, or make two policies"
         ]
     );
