@@ -6,7 +6,7 @@ use std::fmt;
 
 /// The app a pod, or the pods of a service, belong to.
 pub const APP: &str = "netloom.io/app";
-/// The name users of the seed know; it means the same.
+/// The name users of OpenContrail know; it means the same.
 pub const NAME: &str = "opencontrail.org/name";
 
 /// The network of an app.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// How far a namespace is isolated: `none`, `pods` or `services`.
 pub const ISOLATION: &str = "netloom.io/isolation";
-/// The name users of the seed know: `"true"` is `pods`.
+/// The name users of OpenContrail know: `"true"` is `pods`.
 pub const ISOLATED: &str = "opencontrail.kubernetes.isolated";
 
 /// How far a namespace is isolated from pods of others.

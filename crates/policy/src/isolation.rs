@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::cluster::{Cluster, Name};
 use crate::problem::{Object, Problem};
-use crate::resolve;
 use crate::verdict::Party;
 
 /// Annotation with a level.
@@ -97,7 +96,7 @@ pub enum Crossing {
         /// The isolated namespace.
         namespace: String,
     },
-    /// Denied: a pod of another namespace sends to a service that is this namespace's, or leads to its pods.
+    /// Denied: a pod of another namespace sends to a service that is this namespace's, or led it to one of its pods.
     Service {
         /// The isolated namespace.
         namespace: String,
@@ -129,8 +128,11 @@ pub fn crossing(cluster: &Cluster, from: &Party, to: &Party, service: Option<&Na
     let Party::Pod(from) = from else { return None };
     let shut = |namespace: &&String, level| **namespace != from.namespace && cluster.isolation(namespace) >= level;
     if let Some(service) = service {
-        let led_to = behind(cluster, service);
-        let mut namespaces = std::iter::once(&service.namespace).chain(led_to.iter());
+        let behind = match to {
+            Party::Pod(pod) => Some(&pod.namespace),
+            Party::Node { .. } | Party::External => None,
+        };
+        let mut namespaces = std::iter::once(&service.namespace).chain(behind);
         if let Some(namespace) = namespaces.find(|namespace| shut(namespace, Isolation::Services)) {
             let namespace = namespace.clone();
             return Some(Crossing::Service { namespace });
@@ -142,25 +144,6 @@ pub fn crossing(cluster: &Cluster, from: &Party, to: &Party, service: Option<&Na
         Some(_) => Crossing::ThroughService { namespace },
         None => Crossing::Direct { namespace },
     })
-}
-
-/// Namespaces of the pods a service leads to, ready or not. Those its selector selects are of its own namespace.
-fn behind(cluster: &Cluster, service: &Name) -> Vec<String> {
-    let slices = cluster.slices.values().filter(|slice| slice.service == *service);
-    let endpoints = slices.flat_map(|slice| &slice.endpoints);
-    let parties = endpoints.flat_map(|endpoint| {
-        let named = endpoint.pod.as_ref().filter(|name| cluster.pods.contains_key(name));
-        let named = named.map(|name| resolve::party_of(cluster, name));
-        named
-            .into_iter()
-            .chain(endpoint.addresses.iter().map(|address| resolve::party_at(cluster, *address)))
-    });
-    parties
-        .filter_map(|party| match party {
-            Party::Pod(name) => Some(name.namespace),
-            Party::Node { .. } | Party::External => None,
-        })
-        .collect()
 }
 
 /// Services that cannot be reached as they ask to, because their namespace is isolated with its services.

@@ -85,7 +85,7 @@ fn crossing(isolation: &Crossing, flow: &Flow) -> String {
             Some(service) if service.namespace == *namespace => {
                 format!("namespace {namespace} is isolated with its services: pods of other namespaces do not reach them")
             }
-            _ => format!("the service leads to pods of namespace {namespace}, which is isolated with its services"),
+            _ => format!("the pod is of namespace {namespace}, which is isolated with its services"),
         },
         Crossing::Unpublished { namespace } => {
             format!("namespace {namespace} is isolated with its services: they have no node ports and no addresses outside the cluster")

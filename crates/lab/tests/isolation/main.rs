@@ -1,5 +1,5 @@
 //! Isolation with real packets: of namespaces, their services, apps and security groups; TCP, UDP and ICMP, both families, on one node and
-//! across nodes. What an operator types to see it is typed here, as the seed documents it.
+//! across nodes. What an operator types to see it is typed here.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 #[path = "../services/ask.rs"]
@@ -30,7 +30,7 @@ fn isolation_says_who_reaches_whom() {
     assert_eq!(ended(&world.lab), Vec::<String>::new(), "parts crashed");
 }
 
-/// What the seed's chapters on verifying isolation say, command by command.
+/// How operators have always verified isolation, command by command.
 fn an_operator_sees_it_with_kubectl(world: &World) {
     let address = |listing: &str, pod: &str| {
         let line = listing.lines().find(|line| line.starts_with(pod)).unwrap();
@@ -72,7 +72,7 @@ fn an_operator_sees_it_with_kubectl(world: &World) {
     );
 }
 
-/// The seed's rules (a) to (e), and what a cluster takes for granted.
+/// Rules (a) to (e) of an isolated namespace, and what a cluster takes for granted.
 fn rules_of_an_isolated_namespace(world: &World) {
     world.check(
         "rules a to e",

@@ -14,7 +14,7 @@ use crate::world::{lab_with, wait_ready};
 pub const TCP: u16 = 8080;
 pub const UDP: u16 = 9090;
 pub const NODE_PORT: u16 = 30080;
-/// The namespace of the seed's example.
+/// The namespace of the example.
 pub const ISOLATED: &str = "test-isolated-ns";
 
 /// Namespace, name and node.

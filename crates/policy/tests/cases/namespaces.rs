@@ -183,6 +183,14 @@ fn with_services_nobody_else_gets_in_at_all() {
     );
 }
 
+/// A service of others that leads to some of its pods leads on to those who are not isolated.
+#[test]
+fn with_services_each_backend_is_judged_on_its_own() {
+    let verdict = ask(&cluster(&with_services()), "c/plain > svc/b/mixed 8000").unwrap();
+    let flows: Vec<(String, bool)> = verdict.flows.iter().map(|flow| (flow.to.to_string(), flow.allowed)).collect();
+    assert_eq!(flows, [("pod a/web".to_owned(), false), ("pod b/db".to_owned(), true)]);
+}
+
 #[test]
 fn with_services_none_is_published() {
     let shop = "
