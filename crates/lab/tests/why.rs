@@ -9,7 +9,33 @@ use netloom_lab::{Lab, Signal};
 use serde_json::Value;
 use world::{lab_with, pod, wait_ready};
 
+const NAMESPACE: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: { name: shut, annotations: { netloom.io/isolation: pods } }
+---
+";
+
 const REST: &str = "
+apiVersion: v1
+kind: Service
+metadata: { name: inside, namespace: shut }
+spec: { selector: { app: inside }, ipFamilyPolicy: PreferDualStack, ports: [{ port: 80, targetPort: 8080 }] }
+---
+apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: { name: far }
+spec:
+  tier: Admin
+  priority: 7
+  subject: { pods: { namespaceSelector: {}, podSelector: { matchLabels: { app: far } } } }
+  egress: [{ action: Deny, to: [{ pods: { namespaceSelector: {}, podSelector: { matchLabels: { app: near } } } }] }]
+---
+apiVersion: netloom.io/v1alpha1
+kind: SecurityGroup
+metadata: { name: web-only }
+spec: { rules: [{ direction: Ingress, protocol: TCP, port: 8080 }] }
+---
 apiVersion: v1
 kind: Service
 metadata: { name: db }
@@ -51,8 +77,11 @@ fn labelled(name: &str, node: &str) -> String {
 #[test]
 fn the_verdict_is_compared_with_a_trace() {
     let lab = lab_with("why", |spec| spec.nodes(2));
-    let pods = [("web", "node1"), ("near", "node1"), ("db", "node2")].map(|(name, node)| labelled(name, node));
-    lab.apply(&(pods.concat() + REST)).unwrap();
+    let pods = [("web", "node1"), ("near", "node1"), ("db", "node2"), ("far", "node2")].map(|(name, node)| labelled(name, node));
+    let inside = labelled("inside", "node2").replace("name: inside, labels", "name: inside, namespace: shut, labels");
+    let guarded = labelled("guarded", "node2").replace("labels: {", "labels: { netloom.io/security-group: web-only,");
+    lab.apply(&(NAMESPACE.to_owned() + &pods.concat() + &inside + &guarded + REST))
+        .unwrap();
     wait_ready(&lab);
     lab.control().run(&["ovn-nbctl", "--wait=sb", "sync"]).unwrap();
 
@@ -71,6 +100,14 @@ fn the_verdict_is_compared_with_a_trace() {
         (&["node/node1", "db", "8080"], 1, 2),
         (&["node/node2", "svc/db", "80"], 0, 2),
         (&["node/node1", "svc/db", "80"], 1, 2),
+        // Isolation of namespaces, cluster-wide policies and security groups are compared just so.
+        (&["near", "shut/inside", "8080"], 1, 2),
+        (&["shut/inside", "near", "8080"], 0, 2),
+        (&["far", "near", "8080"], 1, 2),
+        (&["near", "far", "8080"], 0, 2),
+        (&["near", "guarded", "8080"], 0, 2),
+        (&["near", "guarded", "9090", "--protocol", "udp"], 1, 2),
+        (&["guarded", "near", "8080"], 1, 2),
     ] {
         let (exit, said) = why(&lab, question);
         assert_eq!(exit, Some(code), "{question:?}: {said}");
@@ -88,6 +125,12 @@ fn the_verdict_is_compared_with_a_trace() {
     assert_eq!(exit, Some(0), "{said}");
     assert!(
         said.contains("note: not compared with ovn-trace: what address 198.51.100.7 sends has no port"),
+        "{said}"
+    );
+    let (exit, said) = why(&lab, &["near", "svc/shut/inside", "80"]);
+    assert_eq!(exit, Some(0), "{said}");
+    assert!(
+        said.contains("note: not compared with ovn-trace: ovn-trace has a service's address"),
         "{said}"
     );
     let (_, said) = why(&lab, &["web", "db", "8080", "--no-trace"]);

@@ -39,7 +39,6 @@ fn random_clusters_answer_as_the_policies_say() {
         odd_pods: false,
         // Those the controller has heard of when it has heard of a mark on a namespace, a pod and a policy.
         features: vec![Feature::NetworkPolicies, Feature::NamespaceIsolation],
-        ..Shape::wild(0)
     };
     let (first, count) = (number("NETLOOM_SEED", 1), number("NETLOOM_CLUSTERS", clusters));
     let cluster = Cluster::up(first, &shape);

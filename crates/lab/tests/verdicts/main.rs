@@ -21,6 +21,7 @@ use netloom_network::{Member, Northbound, RowId};
 use netloom_ovsdb::Datum;
 use ovn::Ovn;
 use questions::Question;
+use serde_json::json;
 use world::{Compiler, World};
 
 /// How many clusters are looked at, and how many questions are asked about each.
@@ -142,6 +143,43 @@ async fn a_missing_acl_is_found() {
             assert!(seed < 100, "nobody notices that an ACL {kind} is missing");
         }
     }
+}
+
+/// However many policies select a pod, they add up.
+#[tokio::test]
+async fn a_thousand_policies_on_every_pod_of_a_namespace_add_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut ovn = Ovn::start(directory.path()).await;
+    let mut compiler = Compiler::default();
+    let shape = Shape {
+        features: Vec::new(),
+        ..Shape::wild(1)
+    };
+    let mut world = World::random(1, &shape, &mut compiler);
+    let namespace = generate::of_kind(&world.objects, "Pod")
+        .map(|pod| generate::text(pod, "/metadata/namespace").to_owned())
+        .next()
+        .unwrap();
+    for number in 0..1000 {
+        let port = if number == 500 { 80 } else { 20_000 + number };
+        world.objects.push(json!({
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": { "namespace": namespace, "name": format!("p{number}") },
+            "spec": { "podSelector": {}, "ingress": [{ "ports": [{ "port": port }] }] },
+        }));
+    }
+    world.compile(&mut compiler);
+    ovn.become_like(compiler.planner().desired()).await;
+    let asked = questions(&mut Random::new(7), &world, &compiler, 200);
+    let (tracer, cluster) = (ovn.tracer(200), world.evaluator());
+    let mut counts = [0, 0];
+    for question in asked {
+        let Some(answer) = question.ask(&tracer, &cluster) else { continue };
+        assert_eq!(answer.difference, None);
+        counts[usize::from(answer.allowed)] += 1;
+    }
+    assert!(counts.iter().all(|count| *count > 10), "{counts:?} denied and allowed");
 }
 
 /// ACLs whose key begins so.

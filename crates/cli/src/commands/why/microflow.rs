@@ -49,6 +49,9 @@ pub fn ways(cluster: &Cluster, question: &Question, flow: &Flow) -> Result<Vec<W
     if !flow.egress.rivals.is_empty() || !flow.ingress.rivals.is_empty() {
         return Err("policies with the same priority contradict each other, so OVN may take either".to_owned());
     }
+    if service.is_some() && flow.isolation.is_some() {
+        return Err("ovn-trace has a service's address translated before it comes to the isolation of namespaces".to_owned());
+    }
     let outport = match &flow.to.party {
         Party::Pod(name) => Some(port_name(name)),
         Party::Node { name, .. } => {
