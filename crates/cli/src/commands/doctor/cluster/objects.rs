@@ -18,7 +18,7 @@ use rustls_pki_types::pem::PemObject as _;
 use super::kubernetes::{list, list_or_none, ours, unseen};
 use crate::commands::doctor::unseen::{Seen, Unseen};
 
-/// A definition of one of our kinds.
+/// A definition of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
     /// As `clusternetworks.netloom.io`.
@@ -99,10 +99,11 @@ pub struct DaemonSetSeen {
     pub wanted: i32,
 }
 
-/// Definitions of our kinds.
+/// Definitions of our kinds, and of cluster-wide policies.
 pub async fn definitions(client: &Client) -> Seen<Vec<Definition>> {
     let all = list(Api::<CustomResourceDefinition>::all(client.clone()), &ListParams::default()).await?;
-    let ours = all.iter().filter(|definition| definition.spec.group == "netloom.io");
+    let groups = ["netloom.io", "policy.networking.k8s.io"];
+    let ours = all.iter().filter(|definition| groups.contains(&definition.spec.group.as_str()));
     Ok(ours
         .map(|definition| {
             let conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
