@@ -18,7 +18,7 @@ plain := $(if $(MAKE_TERMOUT),\033[0m)
 step = @printf '$(bold)==> %s$(plain)\n' '$(1)'
 
 # What the VM runs; KERNEL_ARGS is handed to the test executables: the tests whose packets another datapath treats differently.
-kernel_tests := -p netloom-lab --test cluster_policies --test packets --test policies --test services --test truth_tables
+kernel_tests := -p netloom-lab --test packets --test services --test truth_tables
 KERNEL_ARGS ?= everyone_reaches_everyone every_kind_of_service connections_go random_clusters
 
 packages_build := gcc libc6-dev
