@@ -2,12 +2,13 @@
 //! nothing else.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use std::collections::BTreeSet;
+mod changes;
+
 use std::net::IpAddr;
 
-use netloom_network::rows::{Acl, AddressSet};
-use netloom_network::{Key, Namespace, Namespaced, Node, Object, Planner, Pod, RowId, Scope, check, manifest, plan};
-use netloom_ovsdb::Table;
+use changes::{addresses, compile, planner};
+use netloom_network::rows::Acl;
+use netloom_network::{Namespace, Namespaced, Node, Object, Pod, manifest};
 use serde_json::{Value, json};
 
 fn node(number: u8, zone: &str) -> Object {
@@ -45,32 +46,6 @@ fn rules(namespace: &str, zone: &str) -> Value {
         { "action": "Accept", "to": [{ "namespaces": { "matchLabels": { "kubernetes.io/metadata.name": namespace } } }] },
         { "action": "Deny", "to": [{ "nodes": { "matchLabels": { "zone": zone } } }] },
     ])
-}
-
-fn planner(objects: impl IntoIterator<Item = Object>) -> Planner {
-    let mut planner = Planner::default();
-    objects.into_iter().for_each(|object| assert!(planner.apply(object)));
-    compile(&mut planner);
-    planner
-}
-
-/// Compiles, and sees that it comes to the same as compiling everything; how many rows and members differ from before.
-fn compile(planner: &mut Planner) -> (usize, usize) {
-    let scope = planner.compile();
-    let (full, problems) = plan::compile(planner.cluster());
-    assert!(*planner.desired() == full, "incremental and full differ");
-    assert_eq!(planner.problems().iter().cloned().collect::<Vec<_>>(), problems);
-    assert_eq!(check::check(&full), []);
-    match scope {
-        Scope::All => panic!("everything may differ"),
-        Scope::Some { rows, members } => (rows.len(), members.len()),
-    }
-}
-
-fn addresses(planner: &Planner, key: &str) -> BTreeSet<String> {
-    let row = RowId::of(AddressSet::TABLE, &Key::new(key));
-    let values = planner.desired().members(row, "addresses");
-    values.map(|value| value.as_str().unwrap().to_owned()).collect()
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! What a change of isolation costs, and whom it touches: a namespace's own pods, and others only where the first comes or the last goes.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use std::collections::BTreeSet;
+mod changes;
 
-use netloom_network::{Key, Object, Planner, RowId, Scope, check, manifest, plan};
+use changes::{addresses, compile, planner};
+use netloom_network::{Key, Object, Planner, RowId, manifest};
 use serde_json::{Value, json};
 
 fn object(value: &Value) -> Object {
@@ -34,31 +35,6 @@ fn service(namespace: &str, name: &str, address: &str, labels: &Value) -> Object
 
 fn group(name: &str, rules: &Value) -> Object {
     object(&json!({ "kind": "SecurityGroup", "metadata": { "name": name, "namespace": "shop" }, "spec": { "rules": rules } }))
-}
-
-fn planner(objects: impl IntoIterator<Item = Object>) -> Planner {
-    let mut planner = Planner::default();
-    objects.into_iter().for_each(|object| assert!(planner.apply(object)));
-    compile(&mut planner);
-    planner
-}
-
-/// Compiles, and sees that it comes to the same as compiling everything; how many rows and members differ from before.
-fn compile(planner: &mut Planner) -> (usize, usize) {
-    let scope = planner.compile();
-    let (full, problems) = plan::compile(planner.cluster());
-    assert!(*planner.desired() == full, "incremental and full differ");
-    assert_eq!(planner.problems().iter().cloned().collect::<Vec<_>>(), problems);
-    assert_eq!(check::check(&full), []);
-    match scope {
-        Scope::All => panic!("everything may differ"),
-        Scope::Some { rows, members } => (rows.len(), members.len()),
-    }
-}
-
-fn addresses(planner: &Planner, key: &str) -> BTreeSet<String> {
-    let values = planner.desired().members(RowId::of("Address_Set", &Key::new(key)), "addresses");
-    values.map(|value| value.as_str().unwrap().to_owned()).collect()
 }
 
 fn ports(planner: &Planner, key: &str) -> usize {

@@ -1,14 +1,15 @@
 //! What a change costs where there are policies: a pod more, a label, a port's number; each touches the sets it concerns and nothing else.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use std::collections::BTreeSet;
+mod changes;
+
 use std::net::IpAddr;
 
+use changes::{addresses, compile, planner};
 use netloom_network::cluster::NamedPort;
-use netloom_network::rows::{Acl, AddressSet};
+use netloom_network::rows::Acl;
 use netloom_network::service::Protocol;
-use netloom_network::{Key, Namespace, Namespaced, Node, Object, Planner, Pod, RowId, Scope, check, manifest, plan};
-use netloom_ovsdb::Table;
+use netloom_network::{Namespace, Namespaced, Node, Object, Planner, Pod, manifest};
 use serde_json::json;
 
 fn named(namespace: &str, name: &str) -> Namespaced {
@@ -61,33 +62,6 @@ fn allow(app: &str, peer: &str) -> serde_json::Value {
             "namespaceSelector": { "matchLabels": { "stage": "live" } },
         }] }],
     })
-}
-
-fn planner(objects: impl IntoIterator<Item = Object>) -> Planner {
-    let mut planner = Planner::default();
-    objects.into_iter().for_each(|object| assert!(planner.apply(object)));
-    compile(&mut planner);
-    planner
-}
-
-/// Compiles, and sees that it comes to the same as compiling everything; how many rows and members differ from before.
-fn compile(planner: &mut Planner) -> (usize, usize) {
-    let scope = planner.compile();
-    let (full, problems) = plan::compile(planner.cluster());
-    assert!(*planner.desired() == full, "incremental and full differ");
-    assert_eq!(planner.problems().iter().cloned().collect::<Vec<_>>(), problems);
-    assert_eq!(check::check(&full), []);
-    match scope {
-        Scope::All => panic!("everything may differ"),
-        Scope::Some { rows, members } => (rows.len(), members.len()),
-    }
-}
-
-/// Addresses in a set.
-fn addresses(planner: &Planner, key: &str) -> BTreeSet<String> {
-    let row = RowId::of(AddressSet::TABLE, &Key::new(key));
-    let values = planner.desired().members(row, "addresses");
-    values.map(|value| value.as_str().unwrap().to_owned()).collect()
 }
 
 fn conditions(planner: &Planner) -> Vec<String> {

@@ -2,7 +2,9 @@
 //! not spoil the other's.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::PathBuf;
+#[path = "../../../../tests/image.rs"]
+mod image;
+
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +15,9 @@ use uuid::Uuid;
 
 use super::Southbound;
 
-fn image() -> PathBuf {
-    let image = std::env::var_os("NETLOOM_IMAGE").map_or_else(|| PathBuf::from("/var/cache/netloom/image/rootfs"), PathBuf::from);
-    assert!(
-        image.join("usr/sbin/ovsdb-server").exists(),
-        "no node image at {}: run `make rootfs` first",
-        image.display()
-    );
-    image
-}
-
-/// A program of the node image, run with the image's own loader and libraries.
+/// A program of the node image.
 fn program(path: &str) -> Command {
-    let image = image();
-    let libraries = format!("{0}/usr/lib/x86_64-linux-gnu:{0}/lib/x86_64-linux-gnu", image.display());
-    let mut command = Command::new(image.join("lib64/ld-linux-x86-64.so.2"));
-    command.arg("--library-path").arg(libraries).arg(image.join(path));
+    let mut command = Command::from(image::program(path));
     command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     command
 }
@@ -47,7 +36,7 @@ impl Database {
         let path = |name: &str| directory.path().join(name).display().to_string();
         let created = program("usr/bin/ovsdb-tool")
             .args(["create", &path("db")])
-            .arg(image().join("usr/share/ovn/ovn-sb.ovsschema"))
+            .arg(image::image().join("usr/share/ovn/ovn-sb.ovsschema"))
             .status()
             .await
             .unwrap();

@@ -3,6 +3,8 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
 pub mod api;
+#[path = "../../../../tests/image.rs"]
+mod image;
 pub mod services;
 
 use std::fs;
@@ -65,16 +67,6 @@ impl Pod {
     }
 }
 
-fn image() -> PathBuf {
-    let path = std::env::var_os("NETLOOM_IMAGE").map_or_else(|| PathBuf::from("/var/cache/netloom/image/rootfs"), PathBuf::from);
-    assert!(
-        path.join("usr/bin/ovn-controller").exists(),
-        "no node image at {}: run `make rootfs` first",
-        path.display()
-    );
-    path
-}
-
 /// `target/debug`, from the place of the test's own executable.
 fn build_directory() -> PathBuf {
     let test = std::env::current_exe().unwrap();
@@ -121,7 +113,7 @@ impl World {
         fs::copy(programs.join("netloom-cni"), root.join("upper/opt/cni/bin/netloom-cni")).unwrap();
         fs::copy(programs.join("examples/agent"), root.join("upper/opt/cni/bin/agent")).unwrap();
 
-        let (at, image) = (root.display(), image());
+        let (at, image) = (root.display(), image::image());
         let script = format!(
             "set -e; mount -t overlay overlay -o lowerdir={image},upperdir={at}/upper,workdir={at}/work {at}/merged
              cd {at}/merged; mount -t proc proc proc; mount -t sysfs sysfs sys; mount --rbind /dev dev

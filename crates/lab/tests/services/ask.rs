@@ -70,7 +70,7 @@ impl Ask {
             target: std::net::SocketAddr::new(address, port).to_string(),
             count: 1,
             interval_ms: 0,
-            // SCTP repeats a lost first packet after 3 and 9 seconds, TCP after 1, 3 and 7.
+            // SCTP repeats a lost first packet after 10 seconds, TCP after 1, 3 and 7.
             timeout_ms: 20_000,
             source: None,
             source_port: None,
@@ -149,6 +149,11 @@ impl Ask {
     }
 }
 
+/// The kernel's connection tracking takes the tag of the last answer to an INIT for that of the association. An INIT repeated after three
+/// seconds, as is the default, while the first one is only late, gets a second answer, and the association is reset; an emulated machine
+/// may well be that late.
+const PATIENT_SCTP: &str = "echo 10000 > /proc/sys/net/sctp/rto_initial";
+
 /// Asks from a place; every attempt is told, in order.
 pub fn ask(shell: &Shell<'_>, ask: &Ask) -> Vec<Attempt> {
     let count = if ask.until.is_some() { 0 } else { ask.count };
@@ -174,6 +179,11 @@ pub fn ask(shell: &Shell<'_>, ask: &Ask) -> Vec<Attempt> {
         Some((condition, seconds)) => {
             format!("while read -r line; do echo \"$line\"; {condition} && exit 0; done < <(exec timeout {seconds} {client}); true")
         }
+    };
+    let script = if ask.protocol == Protocol::Sctp {
+        format!("{PATIENT_SCTP} && {{ {script}; }}")
+    } else {
+        script
     };
     let said = shell
         .run(&["bash", "-c", &script])

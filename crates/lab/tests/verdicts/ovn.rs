@@ -1,12 +1,16 @@
 //! A real OVN without packets: the image's database server with both databases, northd, and `ovn-trace`, which is asked over its control
 //! socket because a process for each question would read the whole Southbound each time. Every wait is for an event or an answer.
 
+#[path = "../../../../tests/image.rs"]
+mod image;
+
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use image::{image, program};
 use netloom_controller::monitored_tables;
 use netloom_network::{Northbound, Scope, diff};
 use netloom_ovsdb::{Client, Datum, Event, Events, MonitorTable, Operation, Options, Row, Transaction, Uuid};
@@ -207,21 +211,4 @@ impl Drop for Tracer {
     fn drop(&mut self) {
         self.ask("exit", &[]).unwrap();
     }
-}
-
-fn image() -> PathBuf {
-    let image = std::env::var_os("NETLOOM_IMAGE").unwrap_or_else(|| "/var/cache/netloom/image/rootfs".into());
-    let image = PathBuf::from(image);
-    let there = image.join("usr/bin/ovn-trace").exists();
-    assert!(there, "no node image at {}: run `make rootfs` first", image.display());
-    image
-}
-
-/// A program of the image, run with the image's own loader and libraries: the host may be older or have none of it.
-fn program(path: &str) -> Command {
-    let image = image();
-    let libraries = format!("{0}/usr/lib/x86_64-linux-gnu:{0}/lib/x86_64-linux-gnu", image.display());
-    let mut command = Command::new(image.join("lib64/ld-linux-x86-64.so.2"));
-    command.arg("--library-path").arg(libraries).arg(image.join(path));
-    command
 }

@@ -1,12 +1,16 @@
 //! Servers that live as long as a test: started from the node image in a temporary directory, killed when dropped.
 
+#[path = "../../../../tests/image.rs"]
+mod image;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use image::{image, program};
 use netloom_ovsdb::{Client, Datum, Event, Events, MonitorTable, Operation, Options, Replica, Row, Uuid};
 
 pub const DATABASE: &str = "OVN_Northbound";
@@ -20,26 +24,6 @@ pub async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future)
         .await
         .expect("still waiting after a minute")
-}
-
-fn image() -> PathBuf {
-    let image = std::env::var_os("NETLOOM_IMAGE").unwrap_or_else(|| "/var/cache/netloom/image/rootfs".into());
-    let image = PathBuf::from(image);
-    assert!(
-        image.join("usr/sbin/ovsdb-server").exists(),
-        "no node image at {}: run `make rootfs` first",
-        image.display()
-    );
-    image
-}
-
-/// A program of the image, run with the image's own loader and libraries: the host may be older or have none of it.
-fn program(path: &str) -> Command {
-    let image = image();
-    let libraries = format!("{0}/usr/lib/x86_64-linux-gnu:{0}/lib/x86_64-linux-gnu", image.display());
-    let mut command = Command::new(image.join("lib64/ld-linux-x86-64.so.2"));
-    command.arg("--library-path").arg(libraries).arg(image.join(path));
-    command
 }
 
 fn tool(arguments: &[&str]) {

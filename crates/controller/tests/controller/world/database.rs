@@ -1,9 +1,13 @@
 //! The Northbound server, and a client that watches it: what is in it, and what changed since the test last looked.
 
+#[path = "../../../../../tests/image.rs"]
+mod image;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
+use image::{image, program};
 use netloom_controller::monitored_tables;
 use netloom_network::PodName;
 use netloom_network::key::KEY;
@@ -299,24 +303,4 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn image() -> PathBuf {
-    let image = std::env::var_os("NETLOOM_IMAGE").unwrap_or_else(|| "/var/cache/netloom/image/rootfs".into());
-    let image = PathBuf::from(image);
-    assert!(
-        image.join("usr/sbin/ovsdb-server").exists(),
-        "no node image at {}: run `make rootfs` first",
-        image.display()
-    );
-    image
-}
-
-/// A program of the image, run with the image's own loader and libraries: the host may be older or have none of it.
-fn program(path: &str) -> Command {
-    let image = image();
-    let libraries = format!("{0}/usr/lib/x86_64-linux-gnu:{0}/lib/x86_64-linux-gnu", image.display());
-    let mut command = Command::new(image.join("lib64/ld-linux-x86-64.so.2"));
-    command.arg("--library-path").arg(libraries).arg(image.join(path));
-    command
 }
