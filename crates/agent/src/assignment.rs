@@ -61,8 +61,10 @@ pub struct Assignment {
     pub uid: Option<String>,
     /// The interface's MAC address.
     pub mac: Mac,
-    /// Its addresses, each with the prefix length of its subnet.
+    /// Its addresses, each with the prefix length of its subnet; alone on a network, whose subnet is another one.
     pub addresses: Vec<IpNet>,
+    /// Its addresses in the network it is on, if it is on one, by which it knows its neighbours.
+    pub network_addresses: Vec<IpNet>,
     /// The routers on those subnets.
     pub gateways: Vec<IpAddr>,
     /// Destinations to reach through the gateways, where that is not simply everything.
@@ -77,10 +79,16 @@ impl Assignment {
             .filter_map(|entry| entry.split_whitespace().next())
             .find(|first| *first != "unknown" && *first != "router")
             .ok_or(AssignmentError::NoMac)?;
+        let mut addresses: Vec<IpNet> = list(ids, "netloom.io/addresses")?;
+        let network_addresses: Vec<IpNet> = list(ids, "netloom.io/network-addresses")?;
+        if !network_addresses.is_empty() {
+            addresses.iter_mut().for_each(|address| *address = IpNet::from(address.addr()));
+        }
         Ok(Self {
             uid: ids.get("netloom.io/uid").cloned(),
             mac: mac.parse()?,
-            addresses: list(ids, "netloom.io/addresses")?,
+            addresses,
+            network_addresses,
             gateways: list(ids, "netloom.io/gateways")?,
             routes: list(ids, "netloom.io/routes")?,
         })
@@ -97,6 +105,19 @@ impl Assignment {
     /// One default route per gateway: what a pod gets.
     pub fn default_routes(&self) -> Vec<(IpNet, IpAddr)> {
         self.gateways.iter().map(|gateway| (default_of(*gateway), *gateway)).collect()
+    }
+
+    /// All addresses of the interface.
+    pub fn all_addresses(&self) -> impl Iterator<Item = &IpNet> {
+        self.addresses.iter().chain(&self.network_addresses)
+    }
+
+    /// What packets through a gateway say where they come from, where that does not follow from the gateway's subnet.
+    pub fn source_for(&self, gateway: IpAddr) -> Option<IpAddr> {
+        let elsewhere = !self.network_addresses.is_empty();
+        let of_family = |address: &IpNet| address.addr().is_ipv4() == gateway.is_ipv4();
+        let mut own = self.addresses.iter().copied().filter(|address| elsewhere && of_family(address));
+        own.next().map(|address| address.addr())
     }
 
     /// The listed routes, each through the gateway of its family: what the management port gets.

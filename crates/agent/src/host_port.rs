@@ -232,6 +232,7 @@ async fn set_routes(node: &Node, role: Role, link: &Link, assignment: &Assignmen
         index: link.index,
         gateway,
         onlink: role == Role::Service,
+        source: None,
     };
     let wanted = assignment.listed_routes();
     let routes = netlink.routes(MAIN).await?;

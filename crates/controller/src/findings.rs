@@ -45,9 +45,16 @@ impl Findings {
         let pools = cluster.pools.keys().map(|name| cluster.pool_ref(name));
         let policies = cluster.cluster_policies.keys().map(|name| cluster.cluster_policy_ref(name));
         let groups = cluster.security_groups.keys().map(|name| cluster.security_group_ref(name));
+        let networks = cluster.custom_networks.keys().map(|name| cluster.custom_network_ref(name));
         let mut findings = Self {
             subnets: subnets.collect(),
-            own: network.into_iter().chain(pools).chain(policies).chain(groups).collect(),
+            own: network
+                .into_iter()
+                .chain(pools)
+                .chain(policies)
+                .chain(groups)
+                .chain(networks)
+                .collect(),
             ..Self::default()
         };
         given.retain(|name| cluster.services.contains_key(name));

@@ -16,7 +16,7 @@ use kube::{Api, Resource};
 use netloom_network::cluster::ClusterNetwork;
 use netloom_network::settings::ClusterNetworkSpec;
 use netloom_network::{Cluster, ClusterPolicyKind, Namespaced, Node, Object, Pod, manifest};
-pub use policies::{NamespaceObject, NetworkPolicyObject, SecurityGroupObject};
+pub use policies::{NamespaceObject, NetworkObject, NetworkPolicyObject, SecurityGroupObject};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 pub use services::{EndpointSliceObject, ExternalPoolObject, ServiceObject};
@@ -223,6 +223,7 @@ pub fn absent(cluster: &Cluster, kind: Kind, present: &[Object]) -> Vec<Object> 
         Kind::BaselineAdminNetworkPolicy => cluster_policies::known(cluster, ClusterPolicyKind::Baseline),
         Kind::ClusterNetworkPolicy => cluster_policies::known(cluster, ClusterPolicyKind::Cluster),
         Kind::SecurityGroup => only_names(&cluster.security_groups, Object::SecurityGroup),
+        Kind::CustomNetwork => only_names(&cluster.custom_networks, Object::CustomNetwork),
     };
     known.into_iter().filter(|object| !present.contains(&name(object))).collect()
 }
@@ -234,7 +235,7 @@ fn only_names<N: Clone, T: Default>(objects: &BTreeMap<N, T>, object: impl Fn(N,
 fn name(object: &Object) -> (&str, &str) {
     match object {
         Object::ClusterNetwork(_) => ("", "default"),
-        Object::Node(name, _) | Object::ExternalPool(name, _) | Object::Namespace(name, _) => ("", name),
+        Object::Node(name, _) | Object::ExternalPool(name, _) | Object::Namespace(name, _) | Object::CustomNetwork(name, _) => ("", name),
         Object::Pod(name, _)
         | Object::Service(name, _)
         | Object::EndpointSlice(name, _)
@@ -258,6 +259,7 @@ pub async fn read_cluster(client: &kube::Client) -> Result<Vec<Object>> {
     objects.extend(list::<BaselineAdminNetworkPolicyObject>(client).await?);
     objects.extend(list::<ClusterNetworkPolicyObject>(client).await?);
     objects.extend(list::<SecurityGroupObject>(client).await?);
+    objects.extend(list::<NetworkObject>(client).await?);
     Ok(objects)
 }
 

@@ -15,8 +15,8 @@ use tracing::{info, warn};
 
 use crate::objects::{
     AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkObject, ClusterNetworkPolicyObject, EndpointSliceObject,
-    ExternalPoolObject, NamespaceObject, NetworkPolicyObject, NodeObject, PodObject, Reduce, SecurityGroupObject, ServiceObject,
-    is_unknown,
+    ExternalPoolObject, NamespaceObject, NetworkObject, NetworkPolicyObject, NodeObject, PodObject, Reduce, SecurityGroupObject,
+    ServiceObject, is_unknown,
 };
 
 /// The kinds watched.
@@ -46,11 +46,13 @@ pub enum Kind {
     ClusterNetworkPolicy,
     /// `SecurityGroup`.
     SecurityGroup,
+    /// `Network`.
+    CustomNetwork,
 }
 
 impl Kind {
     /// All kinds; the first sync waits for a list of each.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::ClusterNetwork,
         Self::Node,
         Self::Pod,
@@ -63,6 +65,7 @@ impl Kind {
         Self::BaselineAdminNetworkPolicy,
         Self::ClusterNetworkPolicy,
         Self::SecurityGroup,
+        Self::CustomNetwork,
     ];
 }
 
@@ -92,6 +95,7 @@ pub async fn run(client: kube::Client, changes: Sender<Change>) -> Result<()> {
         watch::<BaselineAdminNetworkPolicyObject>(&client, Kind::BaselineAdminNetworkPolicy, &changes),
         watch::<ClusterNetworkPolicyObject>(&client, Kind::ClusterNetworkPolicy, &changes),
         watch::<SecurityGroupObject>(&client, Kind::SecurityGroup, &changes),
+        watch::<NetworkObject>(&client, Kind::CustomNetwork, &changes),
     )?;
     bail!("a watch ended")
 }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::custom_network::NETWORK;
 use crate::ipam::Mac;
 use crate::security_group::SECURITY_GROUPS;
 
@@ -14,6 +15,8 @@ use crate::security_group::SECURITY_GROUPS;
 pub const PREFIX: &str = "netloom.io/";
 /// Addresses a pod asks for, comma separated: `10.244.1.7,fd00:10:244:1::7`.
 pub const ADDRESSES: &str = "netloom.io/addresses";
+/// Addresses a pod asks for in the `Network` it is on, comma separated.
+pub const NETWORK_ADDRESSES: &str = "netloom.io/network-addresses";
 /// MAC address a pod asks for.
 pub const MAC: &str = "netloom.io/mac";
 /// What a node's agent reports of its gateway, see [`Gateway`].
@@ -30,7 +33,7 @@ pub const HEALTH_CHECK: &str = "netloom.io/health-check";
 const MAX_HEALTH: u32 = 3600;
 
 /// Annotations we understand on a pod; others under our prefix are a spelling mistake worth telling.
-pub const ON_PODS: &[&str] = &[ADDRESSES, MAC, SECURITY_GROUPS];
+pub const ON_PODS: &[&str] = &[ADDRESSES, MAC, NETWORK, NETWORK_ADDRESSES, SECURITY_GROUPS];
 
 /// Annotations we understand on a service.
 pub const ON_SERVICES: &[&str] = &[EXTERNAL_ADDRESSES, HEALTH_CHECK];
@@ -53,6 +56,8 @@ pub struct Gateway {
 pub struct Request {
     /// Addresses, at most one of each family.
     pub addresses: Vec<IpAddr>,
+    /// Addresses in its `Network`, at most one of each family.
+    pub network_addresses: Vec<IpAddr>,
     /// MAC address.
     pub mac: Option<Mac>,
 }
@@ -74,7 +79,8 @@ pub fn request(annotations: &BTreeMap<String, String>) -> Result<Request, String
         match name.as_str() {
             ADDRESSES => request.addresses = addresses(ADDRESSES, value)?,
             MAC => request.mac = Some(value.trim().parse().map_err(|e| format!("{MAC}: {e}"))?),
-            SECURITY_GROUPS => {} // read where groups are
+            NETWORK_ADDRESSES => request.network_addresses = addresses(NETWORK_ADDRESSES, value)?,
+            NETWORK | SECURITY_GROUPS => {} // read where networks and groups are
             other if other.starts_with(PREFIX) => {
                 return Err(format!("annotation {other} is unknown on a pod; known are {}", ON_PODS.join(", ")));
             }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use netloom_ovsdb::{Atom, Table};
 
-use crate::key::Key;
+use crate::key::{Key, NETWORK};
 use crate::northbound::{Northbound, RowId, key_of};
 use crate::rows::{
     Acl, AddressSet, HaChassis, LoadBalancerHealthCheck, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute,
@@ -98,8 +98,10 @@ pub fn check(northbound: &Northbound) -> Vec<Violation> {
 fn ports(northbound: &Northbound) -> Vec<Violation> {
     let (mut names, mut addresses, mut violations) = (HashSet::new(), HashSet::new(), Vec::new());
     for (_, port) in northbound.table::<LogicalSwitchPort>() {
+        // Networks may have the same addresses.
+        let network = port.external_ids.get(NETWORK);
         for address in port.addresses.iter().flat_map(|entry| entry.split(' ').skip(1)) {
-            if !addresses.insert(address.to_owned()) {
+            if !addresses.insert((network.cloned(), address.to_owned())) {
                 violations.push(Violation::SameAddress(address.to_owned()));
             }
         }

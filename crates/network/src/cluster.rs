@@ -7,6 +7,7 @@ mod apps;
 mod groups;
 mod index;
 mod isolation;
+mod networks;
 mod policies;
 mod refs;
 
@@ -18,6 +19,7 @@ pub(crate) use apps::Labelled;
 pub use index::Vip;
 
 use crate::annotations::Gateway;
+use crate::custom_network::CustomNetwork;
 use crate::external::{self, Pool};
 use crate::ipam::Records;
 use crate::policy::{ClusterPolicy, ClusterPolicyName, Namespace, NetworkPolicy, PolicyName};
@@ -171,6 +173,8 @@ pub enum Object {
     ClusterPolicy(ClusterPolicyName, ClusterPolicy),
     /// A security group.
     SecurityGroup(SecurityGroupName, SecurityGroup),
+    /// A `Network`.
+    CustomNetwork(String, CustomNetwork),
 }
 
 /// Everything `compile` reads.
@@ -196,6 +200,8 @@ pub struct Cluster {
     pub cluster_policies: BTreeMap<ClusterPolicyName, ClusterPolicy>,
     /// Security groups by name.
     pub security_groups: BTreeMap<SecurityGroupName, SecurityGroup>,
+    /// Networks that users define, by name.
+    pub custom_networks: BTreeMap<String, CustomNetwork>,
     /// Addresses decided so far.
     pub records: Records,
     placed: BTreeMap<NodeName, BTreeSet<PodName>>,
@@ -204,6 +210,7 @@ pub struct Cluster {
     isolated: isolation::Isolated,
     app_index: apps::Apps,
     group_index: groups::Groups,
+    network_index: networks::Networks,
 }
 
 impl Cluster {
@@ -223,6 +230,7 @@ impl Cluster {
                 self.policy_index.count(&name, &pod, true);
                 self.app_index.set_pod(&name, &pod, true);
                 self.group_index.set_pod(&name, &pod, true);
+                self.network_index.set_pod(&name, &pod, true);
                 self.pods.insert(name, pod);
             }
             Object::Service(name, service) => {
@@ -250,6 +258,7 @@ impl Cluster {
             Object::NetworkPolicy(name, policy) => self.set_policy(&name, Some(policy)),
             Object::ClusterPolicy(name, policy) => self.set_cluster_policy(&name, Some(policy)),
             Object::SecurityGroup(name, group) => self.set_security_group(&name, Some(group)),
+            Object::CustomNetwork(name, network) => self.set_custom_network(&name, Some(network)),
         }
     }
 
@@ -281,6 +290,7 @@ impl Cluster {
             Object::NetworkPolicy(name, _) => self.set_policy(name, None),
             Object::ClusterPolicy(name, _) => self.set_cluster_policy(name, None),
             Object::SecurityGroup(name, _) => self.set_security_group(name, None),
+            Object::CustomNetwork(name, _) => self.set_custom_network(name, None),
         }
     }
 
@@ -384,6 +394,7 @@ impl Cluster {
         self.policy_index.count(name, pod, false);
         self.app_index.set_pod(name, pod, false);
         self.group_index.set_pod(name, pod, false);
+        self.network_index.set_pod(name, pod, false);
         let Some(node) = pod.node.clone() else { return };
         if let Some(pods) = self.placed.get_mut(&node) {
             pods.remove(name);

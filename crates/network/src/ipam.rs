@@ -11,11 +11,12 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::annotations;
+use crate::annotations::{self, Request};
 use crate::cluster::{Cluster, NodeName, Pod, PodName};
+use crate::custom_network::{NETWORK, Read, is_host};
 use crate::problem::Problem;
 use crate::service::ServiceName;
-use crate::settings::{Settings, host_number, hosts, nth_host};
+use crate::settings::{Settings, host_number, hosts, is_ipv4, nth_host};
 
 /// Number of the router's address in a node subnet.
 pub const GATEWAY_HOST: u64 = 1;
@@ -98,6 +99,24 @@ pub struct Assignment {
     pub mac: Mac,
     /// One address of each family, IPv4 first.
     pub addresses: Vec<IpAddr>,
+    /// The `Network` it is on, if it is on one.
+    pub attachment: Option<Attachment>,
+}
+
+impl Assignment {
+    /// The Ethernet address by which others in its network know it.
+    pub(crate) fn link(&self) -> Option<Mac> {
+        self.attachment.is_some().then_some(self.mac)
+    }
+}
+
+/// A pod's place in a `Network`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The network's name.
+    pub network: String,
+    /// Addresses with the prefix of their subnet, one of each family of the network.
+    pub addresses: Vec<IpNet>,
 }
 
 /// All recorded choices.
@@ -112,6 +131,15 @@ pub struct Records {
     cursors: HashMap<IpNet, u64>,
     external: BTreeMap<ServiceName, External>,
     external_owners: HashMap<IpAddr, ServiceName>,
+    networks: BTreeMap<String, Members>,
+    network_slots: BTreeMap<String, u64>,
+}
+
+/// Who is on a `Network`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Members {
+    owners: HashMap<IpAddr, PodName>,
+    cursors: HashMap<IpNet, u64>,
 }
 
 /// The recorded external addresses of one service.
@@ -187,6 +215,61 @@ impl Records {
         self.pods.iter()
     }
 
+    /// Networks with pods on them.
+    pub fn networks(&self) -> impl Iterator<Item = &String> {
+        self.networks
+            .iter()
+            .filter(|(_, members)| !members.owners.is_empty())
+            .map(|(name, _)| name)
+    }
+
+    /// A pod's place in a network, whatever its UID.
+    pub fn attachment(&self, pod: &PodName) -> Option<&Attachment> {
+        self.pods.get(pod)?.attachment.as_ref()
+    }
+
+    /// Networks whose routers have an address on the join switch.
+    pub fn joined_networks(&self) -> impl Iterator<Item = &String> {
+        self.network_slots.keys()
+    }
+
+    /// Pods on a network.
+    pub fn attached(&self, network: &str) -> BTreeSet<&PodName> {
+        self.networks
+            .get(network)
+            .into_iter()
+            .flat_map(|members| members.owners.values())
+            .collect()
+    }
+
+    /// The pod that has an address of a network.
+    pub fn network_owner(&self, network: &str, ip: IpAddr) -> Option<&PodName> {
+        self.networks.get(network)?.owners.get(&ip)
+    }
+
+    /// The slot of a network.
+    pub fn network_slot(&self, network: &str) -> Option<u64> {
+        self.network_slots.get(network).copied()
+    }
+
+    /// The lowest slot no network has.
+    pub fn free_network_slot(&self) -> u64 {
+        let taken: BTreeSet<u64> = self.network_slots.values().copied().collect();
+        (0..).find(|slot| !taken.contains(slot)).unwrap_or_default()
+    }
+
+    /// Notes a network's slot; refused (false) when another network has it.
+    pub fn record_network(&mut self, network: &str, slot: u64) -> bool {
+        let free = self.network_slots.iter().all(|(name, taken)| name == network || *taken != slot);
+        free && self.network_slots.insert(network.to_owned(), slot) != Some(slot)
+    }
+
+    /// Gives a network's slot back; says whether it had one.
+    pub fn release_network(&mut self, network: &str) -> bool {
+        self.networks.remove(network);
+        self.network_slots.remove(network).is_some()
+    }
+
     /// Notes a node's slot; refused (false) when another node has it.
     pub fn record_node(&mut self, node: &str, slot: u64) -> bool {
         if self.nodes.get(node) == Some(&slot) {
@@ -210,9 +293,19 @@ impl Records {
         {
             return false;
         }
+        if let Some(Attachment { network, addresses }) = &assignment.attachment {
+            let taken = |ip: &IpNet| self.network_owner(network, ip.addr()).is_some_and(|owner| owner != pod);
+            if addresses.iter().any(taken) {
+                return false;
+            }
+        }
         self.release_pod(pod);
         for ip in &assignment.addresses {
             self.owners.insert(*ip, pod.clone());
+        }
+        if let Some(Attachment { network, addresses }) = &assignment.attachment {
+            let members = self.networks.entry(network.clone()).or_default();
+            addresses.iter().for_each(|ip| drop(members.owners.insert(ip.addr(), pod.clone())));
         }
         self.pods.insert(pod.clone(), assignment);
         true
@@ -220,11 +313,16 @@ impl Records {
 
     /// Gives a pod's addresses back and returns them.
     pub fn release_pod(&mut self, pod: &PodName) -> Vec<IpAddr> {
-        let released = self.pods.remove(pod).map(|assignment| assignment.addresses).unwrap_or_default();
-        for ip in &released {
+        let Some(released) = self.pods.remove(pod) else { return Vec::new() };
+        for ip in &released.addresses {
             self.owners.remove(ip);
         }
-        released
+        if let Some(Attachment { network, addresses }) = released.attachment
+            && let Some(members) = self.networks.get_mut(&network)
+        {
+            addresses.iter().for_each(|ip| drop(members.owners.remove(&ip.addr())));
+        }
+        released.addresses
     }
 
     /// Gives a node's slot back; says whether it had one.
@@ -243,6 +341,24 @@ impl Records {
             let cursor = self.cursors.entry(used.trunc()).or_default();
             *cursor = (*cursor).max(host + 1);
         }
+    }
+
+    /// The same in a network.
+    pub(crate) fn resume_in_network(&mut self, Attachment { network, addresses }: &Attachment) {
+        let cursors = &mut self.networks.entry(network.clone()).or_default().cursors;
+        for ip in addresses {
+            let cursor = cursors.entry(ip.trunc()).or_default();
+            *cursor = (*cursor).max(host_number(&ip.trunc(), ip.addr()).unwrap_or_default() + 1);
+        }
+    }
+
+    fn advance_in_network(&mut self, Attachment { network, addresses }: &Attachment) {
+        let cursors = &mut self.networks.entry(network.clone()).or_default().cursors;
+        cursors.extend(
+            addresses
+                .iter()
+                .filter_map(|ip| Some((ip.trunc(), host_number(&ip.trunc(), ip.addr())? + 1))),
+        );
     }
 
     /// Remembers where the search for a free address goes on, so that a released address rests.
@@ -308,12 +424,17 @@ pub fn decide_addresses(cluster: &Cluster, name: &PodName) -> Result<Option<Assi
     if let Some(assignment) = cluster.records.assignment(name, &pod.uid) {
         return Ok(Some(assignment.clone()));
     }
-    let subnets = cluster.records.subnets(pod.node.as_deref().unwrap_or_default());
+    let mut subnets = cluster.records.subnets(pod.node.as_deref().unwrap_or_default());
     if subnets.is_empty() {
         return Ok(None);
     }
     let problem = |reason, why: String| Problem::new(cluster.pod_ref(name), reason, why);
     let asked = annotations::request(&pod.annotations).map_err(|why| problem("InvalidAnnotation", why))?;
+    let attachment = attachment(cluster, name, pod, &asked).map_err(|(reason, why)| problem(reason, why))?;
+    if let Some(attachment) = &attachment {
+        // Of a family the network does not have, nothing would find the way to the pod.
+        subnets.retain(|subnet| attachment.addresses.iter().any(|ip| is_ipv4(ip) == is_ipv4(subnet)));
+    }
     let mut addresses = adopted(cluster, name, pod, &subnets);
     if addresses.is_empty() {
         for subnet in &subnets {
@@ -335,7 +456,85 @@ pub fn decide_addresses(cluster: &Cluster, name: &PodName) -> Result<Option<Assi
         uid: pod.uid.clone(),
         mac: asked.mac.unwrap_or_else(|| Mac::of(*first)),
         addresses,
+        attachment,
     }))
+}
+
+/// Decides a pod's place in the network it names, if it names one.
+fn attachment(cluster: &Cluster, name: &PodName, pod: &Pod, asked: &Request) -> Result<Option<Attachment>, (&'static str, String)> {
+    let Some(network) = cluster.network_named(name, pod) else {
+        return match asked.network_addresses.first() {
+            None => Ok(None),
+            Some(ip) => Err((
+                "AddressRefused",
+                format!("it asks for {ip} in a network and names none; add the annotation {NETWORK}"),
+            )),
+        };
+    };
+    let read = cluster
+        .custom_network(network)
+        .map_err(|why| ("NetworkUnusable", format!("network {network}: {why}. The pod waits for it")))?;
+    if cluster.records.network_slot(network).is_none() {
+        return Err((
+            "NetworkUnusable",
+            format!("network {network} is not in force; see what it says of itself"),
+        ));
+    }
+    if !cluster.may_attach(&name.namespace, read) {
+        let why = format!(
+            "pods of namespace {} may not be on network {network}: its namespaceSelector does not match the namespace's labels; label the namespace, change the Network, or name another",
+            name.namespace
+        );
+        return Err(("NetworkForbidden", why));
+    }
+    if asked.mac.is_some() {
+        let why = format!(
+            "a pod on a network cannot choose its MAC address, by which others on it know the pod; remove {}",
+            annotations::MAC
+        );
+        return Err(("InvalidAnnotation", why));
+    }
+    let mut addresses = Vec::new();
+    for subnet in &read.subnets {
+        let ip = match asked.network_addresses.iter().find(|ip| ip.is_ipv4() == is_ipv4(subnet)) {
+            Some(ip) => requested_in_network(cluster, name, network, read, *ip).map_err(|why| ("AddressRefused", why))?,
+            None => next_free_in_network(&cluster.records, network, read, subnet).ok_or_else(|| {
+                let why = format!("no free address in {subnet} of network {network}; delete pods of it or give it a larger subnet");
+                ("SubnetFull", why)
+            })?,
+        };
+        addresses.extend(IpNet::new(ip, subnet.prefix_len()));
+    }
+    if let Some(stray) = asked.network_addresses.iter().find(|ip| read.subnet_of(**ip).is_none()) {
+        return Err((
+            "AddressRefused",
+            format!("{stray} is in no subnet of network {network}; ask for one that is"),
+        ));
+    }
+    let network = network.to_owned();
+    Ok(Some(Attachment { network, addresses }))
+}
+
+fn requested_in_network(cluster: &Cluster, name: &PodName, network: &str, read: &Read, ip: IpAddr) -> Result<IpAddr, String> {
+    let usable = read.subnet_of(ip).is_some_and(|subnet| is_host(subnet, ip)) && !read.gateways.contains(&ip);
+    match cluster.records.network_owner(network, ip) {
+        _ if !usable => Err(format!("{ip} is not for pods of network {network}; ask for another in its subnets")),
+        Some(owner) if owner != name => Err(format!(
+            "{ip} of network {network} is in use by pod {owner}; ask for another or delete that pod"
+        )),
+        _ => Ok(ip),
+    }
+}
+
+fn next_free_in_network(records: &Records, network: &str, read: &Read, subnet: &IpNet) -> Option<IpAddr> {
+    let cursor = records.networks.get(network).and_then(|members| members.cursors.get(subnet));
+    let start = cursor.copied().unwrap_or(1);
+    let free = |host: u64| {
+        let ip = nth_host(subnet, host)?.addr();
+        let leads = read.gateways.contains(&ip) || read.routes_via(ip).next().is_some();
+        (is_host(subnet, ip) && !leads && records.network_owner(network, ip).is_none()).then_some(ip)
+    };
+    (start..hosts(subnet)).chain(1..start).find_map(free)
 }
 
 /// Records a decision for a pod made by [`decide_addresses`]; says whether it is news.
@@ -346,6 +545,10 @@ pub fn record(cluster: &mut Cluster, name: &PodName, assignment: Assignment) -> 
     let node = cluster.pods.get(name).and_then(|pod| pod.node.clone()).unwrap_or_default();
     let subnets = cluster.records.subnets(&node);
     cluster.records.advance(&subnets, &assignment.addresses);
+    assignment
+        .attachment
+        .iter()
+        .for_each(|attachment| cluster.records.advance_in_network(attachment));
     cluster.records.record_pod(name, assignment)
 }
 

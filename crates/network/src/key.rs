@@ -13,6 +13,10 @@ pub const OWNER: &str = "netloom.io/owner";
 pub const UID: &str = "netloom.io/uid";
 /// External id with a port's addresses and their prefix, comma separated.
 pub const ADDRESSES: &str = "netloom.io/addresses";
+/// External id with the `Network` a pod's port is on.
+pub const NETWORK: &str = "netloom.io/network";
+/// External id with a port's addresses in its `Network` and their prefix, comma separated.
+pub const NETWORK_ADDRESSES: &str = "netloom.io/network-addresses";
 /// External id with the gateway addresses of a port's switch, comma separated.
 pub const GATEWAYS: &str = "netloom.io/gateways";
 /// External id with the destinations a management port leads to, comma separated.

@@ -14,6 +14,7 @@ pub mod annotations;
 pub mod app;
 pub mod check;
 pub mod cluster;
+pub mod custom_network;
 pub mod diff;
 pub mod external;
 pub mod ipam;
@@ -33,6 +34,7 @@ pub mod unit;
 pub mod view;
 
 pub use cluster::{Cluster, Namespaced, Node, NodeName, Object, Pod, PodName};
+pub use custom_network::CustomNetwork;
 pub use diff::diff;
 pub use key::Key;
 pub use northbound::{Member, Northbound, RowId};

@@ -14,6 +14,7 @@ pub use services::{NOT_OURS, SERVICE_NAME};
 
 use crate::annotations;
 use crate::cluster::{ClusterNetwork, Namespaced, Node, NodeName, Object, Pod};
+use crate::custom_network::CustomNetwork;
 use crate::isolation::ISOLATED;
 use crate::security_group::{SecurityGroup, SecurityGroupSpec};
 use crate::service::{ExternalPool, ExternalPoolSpec};
@@ -23,6 +24,9 @@ use crate::settings::ClusterNetworkSpec;
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// Label of nodes that announce no external address.
 pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// Group of our own kinds; others have a kind of the same name.
+const OURS: &str = "netloom.io/";
 
 /// Kinds that must have a name.
 const NAMED: &[&str] = &[
@@ -34,6 +38,7 @@ const NAMED: &[&str] = &[
     "EndpointSlice",
     "ExternalPool",
     "Namespace",
+    "Network",
     "NetworkPolicy",
     "Node",
     "Pod",
@@ -139,6 +144,15 @@ pub fn read(manifest: &Value) -> Result<Vec<Object>, String> {
         "SecurityGroup" => {
             let (uid, spec) = (metadata.uid.clone(), part::<SecurityGroupSpec>(manifest, "spec", &named)?);
             vec![Object::SecurityGroup(metadata.namespaced(), SecurityGroup { uid, spec })]
+        }
+        "Network"
+            if manifest
+                .get("apiVersion")
+                .and_then(Value::as_str)
+                .is_none_or(|version| version.starts_with(OURS)) =>
+        {
+            let (uid, spec) = (metadata.uid, part::<Value>(manifest, "spec", &named)?);
+            vec![Object::CustomNetwork(metadata.name, CustomNetwork { uid, spec })]
         }
         "Namespace" => vec![policies::namespace(metadata)],
         "NetworkPolicy" => vec![policies::policy(metadata, part(manifest, "spec", &named)?)],

@@ -6,6 +6,7 @@
 mod decide;
 mod groups;
 mod isolation;
+mod networks;
 mod policies;
 mod records;
 mod scope;
@@ -51,6 +52,10 @@ pub struct Planner {
     left: BTreeSet<NodeName>,
     waiting_nodes: BTreeSet<NodeName>,
     waiting_pods: HashMap<NodeName, BTreeSet<PodName>>,
+    /// Pods that found no place in the network they name.
+    waiting_networked: HashMap<String, BTreeSet<PodName>>,
+    /// Whether there were networks that users define at the last compile.
+    networks: bool,
     /// Services that did not get every external address they want.
     waiting_services: BTreeSet<ServiceName>,
     /// An external address may have become free since the last compile.
@@ -75,6 +80,8 @@ impl Default for Planner {
             left: BTreeSet::new(),
             waiting_nodes: BTreeSet::new(),
             waiting_pods: HashMap::new(),
+            waiting_networked: HashMap::new(),
+            networks: false,
             waiting_services: BTreeSet::new(),
             freed: false,
             nodes_changed: false,
@@ -177,6 +184,11 @@ impl Planner {
                 return true;
             }
             Object::SecurityGroup(name, group) if self.cluster.security_groups.get(name) == Some(group) => return false,
+            Object::CustomNetwork(name, network) if self.cluster.custom_networks.get(name) == Some(network) => return false,
+            Object::CustomNetwork(name, network) => {
+                self.change_custom_network(name, Some(network.clone()));
+                return true;
+            }
             Object::SecurityGroup(name, _) => {
                 let new = !self.cluster.security_groups.contains_key(name);
                 self.mark_security_group(name, new);
@@ -211,6 +223,7 @@ impl Planner {
             Object::NetworkPolicy(name, _) => return self.change_policy(name, None),
             Object::ClusterPolicy(name, _) => return self.change_cluster_policy(name, None),
             Object::SecurityGroup(name, _) => self.mark_security_group(name, true),
+            Object::CustomNetwork(name, _) => return self.change_custom_network(name, None),
         }
         self.cluster.remove(object);
     }
@@ -221,7 +234,9 @@ impl Planner {
         self.release_nodes();
         self.decide_network();
         self.decide_nodes();
+        self.decide_custom_networks();
         self.decide_pods();
+        self.mark_first_or_last_network();
         self.mark_dependants();
         self.release_services();
         self.decide_services();

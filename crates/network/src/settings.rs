@@ -13,6 +13,8 @@ use serde::Deserialize;
 
 /// Addresses of a join range that no gateway has: the network itself, the cluster router, the one of node ports, and the broadcast.
 const JOIN_RESERVED: u64 = 4;
+/// How many addresses of a join range are numbered, however many it has.
+const JOIN_NUMBERED: u64 = 1 << 16;
 
 /// `spec` of a `ClusterNetwork`, as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -235,6 +237,17 @@ impl Settings {
         self.join_cidrs.iter().filter_map(|join| nth_host(join, number + 1)).collect()
     }
 
+    /// Addresses with prefix on the join switch of the router of the network in `slot`: from the end of the range, before those of node
+    /// ports. None when nodes have the range for themselves.
+    pub fn network_join_addresses(&self, slot: u64) -> Vec<IpNet> {
+        let address = |join: &IpNet| {
+            let number = hosts(join).min(JOIN_NUMBERED).checked_sub(3 + slot)?;
+            nth_host(join, number).filter(|_| number > self.slots() + 1)
+        };
+        let addresses: Option<Vec<IpNet>> = self.join_cidrs.iter().map(address).collect();
+        addresses.unwrap_or_default()
+    }
+
     /// The slot a set of subnets belongs to, if it is one of ours.
     pub fn slot_of(&self, subnet: &IpNet) -> Option<u64> {
         let mut first = 0;
@@ -354,7 +367,8 @@ fn cluster_cidr(spec: &ClusterCidrSpec) -> Result<ClusterCidr, String> {
     Ok(ClusterCidr { cidr, node_prefix })
 }
 
-fn range(field: &str, text: &str) -> Result<IpNet, String> {
+/// Reads a range without host bits.
+pub(crate) fn range(field: &str, text: &str) -> Result<IpNet, String> {
     let range: IpNet = text
         .trim()
         .parse()

@@ -5,6 +5,7 @@
 //! Names: a pod's port is `namespace/pod`. Names of everything else have an underscore and no slash, which no Kubernetes name has, so
 //! that no pod and no node can be called into a clash.
 
+mod custom_network;
 mod gateway;
 mod network;
 mod node;
@@ -38,6 +39,8 @@ pub const ANNOUNCE_SWITCH: &str = "announce";
 pub const EDGE: &str = "edge";
 /// Name of the group of load balancers on every node's switch.
 pub const SERVICES_GROUP: &str = "services";
+/// Name of the group of load balancers on the switches of networks that users define, in place of what nodes have each their own.
+pub const NETWORKS_GROUP: &str = "networks";
 /// Name of the group of load balancers on every gateway.
 pub const GATEWAYS_GROUP: &str = "gateways";
 /// Physical network name of the nodes' uplinks, as in `ovn-bridge-mappings`.
@@ -54,6 +57,8 @@ pub enum Unit {
     Node(NodeName),
     /// A node's gateway router and external switch.
     Gateway(NodeName),
+    /// A `Network`: its switch and its router; before pods, which are on it.
+    CustomNetwork(String),
     /// What all isolated namespaces have in common; before pods, which are in it.
     Isolation,
     /// The virtual network of an isolated namespace.
@@ -101,7 +106,8 @@ impl Unit {
         std::iter::once(Self::Network)
             .chain(cluster.node_selectors().cloned().map(Self::Nodes))
             .chain(per_node)
-            .chain(isolated().next().map(|_| Self::Isolation))
+            .chain(cluster.custom_network_names().into_iter().map(Self::CustomNetwork))
+            .chain(cluster.isolates().then_some(Self::Isolation))
             .chain(isolated().cloned().map(Self::VirtualNetwork))
             .chain(cluster.apps().cloned().map(Self::App))
             .chain(cluster.has_grouped_pods().then_some(Self::SecurityGroups))
@@ -124,6 +130,7 @@ impl Unit {
             Self::Nodes(labels) => policy::nodes::compile(cluster, labels, &mut fragment),
             Self::Node(name) => node::compile(cluster, name, &mut fragment),
             Self::Gateway(name) => gateway::compile(cluster, name, &mut fragment),
+            Self::CustomNetwork(name) => custom_network::compile(cluster, name, &mut fragment),
             Self::Isolation => policy::network::compile_shared(cluster, &mut fragment),
             Self::VirtualNetwork(namespace) => policy::network::compile(cluster, namespace, &mut fragment),
             Self::App(app) => policy::app::compile(cluster, app, &mut fragment),
@@ -148,6 +155,7 @@ impl Unit {
             Self::Network | Self::Nodes(_) | Self::Isolation | Self::SecurityGroups => cluster.network_ref(),
             Self::VirtualNetwork(namespace) => cluster.namespace_ref(namespace),
             Self::App(app) => cluster.namespace_ref(&app.namespace),
+            Self::CustomNetwork(name) => cluster.custom_network_ref(name),
             Self::SecurityGroup(name) => cluster.security_group_ref(name),
             Self::Node(name) | Self::Gateway(name) => cluster.node_ref(name),
             Self::Selection(pods, _) => policy::selection::owner(cluster, pods),
@@ -168,6 +176,7 @@ impl fmt::Display for Unit {
             Self::Nodes(labels) => write!(f, "nodes {labels}"),
             Self::Node(name) => write!(f, "node {name}"),
             Self::Gateway(name) => write!(f, "gateway {name}"),
+            Self::CustomNetwork(name) => write!(f, "network {name}"),
             Self::Isolation => f.write_str("isolation of namespaces"),
             Self::VirtualNetwork(namespace) => write!(f, "virtual network {namespace}-vn"),
             Self::App(app) => write!(f, "app {app}"),

@@ -244,11 +244,11 @@ async fn configure(node: &Node, netns: &Netns, ifname: &str, assignment: &Assign
             .await?
             .into_iter()
             .filter(|address| address.index == link.index && address.global);
-        for address in old.filter(|address| !assignment.addresses.contains(&address.net)) {
+        for address in old.filter(|address| assignment.all_addresses().all(|wanted| *wanted != address.net)) {
             netlink.delete_address(link.index, address.net).await?;
         }
     }
-    for address in &assignment.addresses {
+    for address in assignment.all_addresses() {
         netlink.add_address(link.index, *address).await?;
     }
     for (destination, gateway) in assignment.default_routes() {
@@ -256,6 +256,7 @@ async fn configure(node: &Node, netns: &Netns, ifname: &str, assignment: &Assign
             index: link.index,
             gateway,
             onlink: false,
+            source: assignment.source_for(gateway),
         };
         netlink.replace_route(MAIN, destination, next).await?;
     }

@@ -84,7 +84,7 @@ async fn check_pod(request: &Request, assignment: &Assignment, mtu: u32) -> Resu
         return wrong(Code::Interface, format!("interface {ifname} has MTU {}, expected {mtu}", link.mtu));
     }
     let has = |net| addresses.iter().any(|address| address.index == link.index && address.net == net);
-    if let Some(missing) = assignment.addresses.iter().find(|net| !has(**net)) {
+    if let Some(missing) = assignment.all_addresses().find(|net| !has(**net)) {
         return wrong(Code::Addresses, format!("interface {ifname} lacks address {missing}"));
     }
     let leads = |destination, gateway| {

@@ -37,6 +37,8 @@ pub struct NextHop {
     pub gateway: IpAddr,
     /// Whether the router is on that link although no address of the link says so.
     pub onlink: bool,
+    /// The source address of packets that have none yet; the kernel chooses without it.
+    pub source: Option<IpAddr>,
 }
 
 /// Sends packets with a mark to a route table.
@@ -122,6 +124,11 @@ fn route_message(table: u32, destination: IpNet, next: NextHop, operation: &str)
     let mut builder = RouteMessageBuilder::<IpAddr>::new().output_interface(next.index).table_id(table);
     if next.onlink {
         builder = builder.onlink();
+    }
+    if let Some(source) = next.source {
+        builder = builder
+            .pref_source(source)
+            .map_err(|error| NetError::io(operation)(std::io::Error::other(error.to_string())))?;
     }
     builder
         .destination_prefix(destination.network(), destination.prefix_len())

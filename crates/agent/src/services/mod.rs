@@ -140,6 +140,7 @@ impl Services {
             index: link.index,
             gateway,
             onlink: true,
+            source: None,
         };
         let routes = netlink.routes(rule.table).await?;
         let through = routes.iter().filter(|route| route.index == link.index);

@@ -1,4 +1,4 @@
-//! Namespaces, network policies, security groups and the names of containers' ports, as they are read.
+//! Namespaces, networks, network policies, security groups and the names of containers' ports, as they are read.
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::ObjectMeta;
@@ -6,8 +6,9 @@ use netloom_network::cluster::NamedPort;
 use netloom_network::policy::NetworkPolicySpec;
 use netloom_network::security_group::SecurityGroupSpec;
 use netloom_network::service::Protocol;
-use netloom_network::{Namespace, NetworkPolicy, Object, SecurityGroup, manifest};
+use netloom_network::{CustomNetwork, Namespace, NetworkPolicy, Object, SecurityGroup, manifest};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{Reduce, named, resource};
 
@@ -31,6 +32,14 @@ pub struct SecurityGroupObject {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: SecurityGroupSpec,
+}
+
+/// A network that users define, as in `deploy/chart/crds/networks.yaml`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct NetworkObject {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Value,
 }
 
 /// A container, reduced to its ports.
@@ -67,6 +76,18 @@ resource!(
     "SecurityGroup",
     "securitygroups"
 );
+
+resource!(NetworkObject, ClusterResourceScope, "netloom.io", "v1alpha1", "Network", "networks");
+
+impl Reduce for NetworkObject {
+    fn reduce(self) -> Option<Object> {
+        let network = CustomNetwork {
+            uid: self.metadata.uid.unwrap_or_default(),
+            spec: self.spec,
+        };
+        Some(Object::CustomNetwork(self.metadata.name.unwrap_or_default(), network))
+    }
+}
 
 impl Reduce for SecurityGroupObject {
     fn reduce(self) -> Option<Object> {

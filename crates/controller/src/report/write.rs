@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::objects::{
     AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkObject, ClusterNetworkPolicyObject, ExternalPoolObject,
-    NodeObject, PodObject, SecurityGroupObject, ServiceObject,
+    NetworkObject, NodeObject, PodObject, SecurityGroupObject, ServiceObject,
 };
 
 /// Condition of Kubernetes' own objects that have, or had, a problem.
@@ -25,7 +25,7 @@ const READY: &str = "Ready";
 const ACCEPTED: &str = "Accepted";
 
 /// The kinds that are told about, and where they are served.
-pub fn resources() -> [(&'static str, ApiResource); 9] {
+pub fn resources() -> [(&'static str, ApiResource); 10] {
     [
         ("Pod", ApiResource::erase::<PodObject>(&())),
         ("Node", ApiResource::erase::<NodeObject>(&())),
@@ -39,12 +39,13 @@ pub fn resources() -> [(&'static str, ApiResource); 9] {
         ),
         ("ClusterNetworkPolicy", ApiResource::erase::<ClusterNetworkPolicyObject>(&())),
         ("SecurityGroup", ApiResource::erase::<SecurityGroupObject>(&())),
+        ("Network", ApiResource::erase::<NetworkObject>(&())),
     ]
 }
 
 /// Whether a kind is ours rather than Kubernetes' own.
 fn is_own(kind: &str) -> bool {
-    matches!(kind, "ClusterNetwork" | "ExternalPool" | "SecurityGroup")
+    matches!(kind, "ClusterNetwork" | "ExternalPool" | "Network" | "SecurityGroup")
 }
 
 /// Whether a kind is that of cluster-wide policies, which may be missing.

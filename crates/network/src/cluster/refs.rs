@@ -51,6 +51,12 @@ impl Cluster {
         ObjectRef::namespaced("SecurityGroup", &name.namespace, &name.name, uid)
     }
 
+    /// Reference to a `Network` for owners and problems.
+    pub fn custom_network_ref(&self, name: &str) -> ObjectRef {
+        let uid = self.custom_networks.get(name).map_or("", |network| network.uid.as_str());
+        ObjectRef::cluster("Network", name, uid)
+    }
+
     /// Reference to a pool for problems.
     pub fn pool_ref(&self, name: &str) -> ObjectRef {
         ObjectRef::cluster("ExternalPool", name, self.pools.get(name).map_or("", |pool| pool.uid.as_str()))

@@ -13,6 +13,7 @@ impl Planner {
         for name in self.dirty_pods() {
             let pod = self.cluster.pods.get(&name).filter(|pod| pod.wants_port());
             if pod.is_none_or(|pod| self.cluster.records.assignment(&name, &pod.uid).is_none()) {
+                self.leave_network(&name);
                 let released = self.cluster.records.release_pod(&name);
                 self.mark_on_addresses(&released);
             }
@@ -104,6 +105,11 @@ impl Planner {
                 }
                 Ok(None) => {}
                 Err(_) => {
+                    let pod = self.cluster.pods.get(&name);
+                    let network = pod.and_then(|pod| self.cluster.network_named(&name, pod)).map(str::to_owned);
+                    if let Some(network) = network {
+                        self.waiting_networked.entry(network).or_default().insert(name.clone());
+                    }
                     let node = self.cluster.pods.get(&name).and_then(|pod| pod.node.clone()).unwrap_or_default();
                     self.waiting_pods.entry(node).or_default().insert(name);
                 }

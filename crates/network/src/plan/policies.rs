@@ -67,8 +67,11 @@ impl Planner {
             self.dirty.extend(pods.map(|(name, _)| Unit::Pod(name.clone())));
         }
         self.mark_log(name, namespace.as_ref());
+        self.mark_networked(name, namespace.as_ref());
         let isolated = self.isolated(name);
+        let before = self.cluster.namespaces.get(name).cloned();
         self.cluster.set_namespace(name, namespace);
+        self.mark_networked(name, before.as_ref());
         self.mark_isolated(name, &isolated);
     }
 

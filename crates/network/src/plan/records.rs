@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use netloom_ovsdb::{Row, Table};
 
 use crate::cluster::{Namespaced, PodName};
-use crate::ipam::{Assignment, External, Mac, Records};
+use crate::ipam::{Assignment, Attachment, External, Mac, Records};
 use crate::key::{self, KEY};
 use crate::northbound::Northbound;
 use crate::rows::{LogicalRouter, LogicalSwitch, LogicalSwitchPort};
@@ -24,13 +24,26 @@ pub fn read_records(observed: &Northbound) -> Records {
     for row in rows(LogicalSwitchPort::TABLE) {
         if let Some((pod, uid, mac, addresses)) = read_port(row, &text) {
             addresses.iter().for_each(|used| records.resume(*used));
-            let addresses = addresses.iter().map(IpNet::addr).collect();
-            records.record_pod(&pod, Assignment { uid, mac, addresses });
+            let assignment = Assignment {
+                uid,
+                mac,
+                addresses: addresses.iter().map(IpNet::addr).collect(),
+                attachment: read_attachment(row, &text),
+            };
+            assignment
+                .attachment
+                .iter()
+                .for_each(|attachment| records.resume_in_network(attachment));
+            records.record_pod(&pod, assignment);
         }
     }
     for row in rows(LogicalRouter::TABLE) {
         if let Some((service, external)) = read_announcer(row, &text) {
             records.record_external(&service, external);
+        }
+        let network = text(row, KEY).and_then(|key| key.strip_prefix("router/network/").map(str::to_owned));
+        if let (Some(network), Some(slot)) = (network, text(row, key::SLOT).and_then(|slot| slot.parse().ok())) {
+            records.record_network(&network, slot);
         }
     }
     records
@@ -50,6 +63,16 @@ fn read_announcer(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Op
         addresses: addresses.collect(),
     };
     Some((service, external))
+}
+
+fn read_attachment(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<Attachment> {
+    Some(Attachment {
+        network: text(row, key::NETWORK)?,
+        addresses: text(row, key::NETWORK_ADDRESSES)?
+            .split(',')
+            .filter_map(|ip| ip.parse().ok())
+            .collect(),
+    })
 }
 
 fn read_port(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<(PodName, String, Mac, Vec<IpNet>)> {

@@ -7,7 +7,7 @@ use crate::key::{Key, SETTINGS};
 use crate::northbound::{group_key, ids, put};
 use crate::problem::ObjectRef;
 use crate::rows::{LoadBalancerGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort, PortGroup};
-use crate::unit::{ANNOUNCE_SWITCH, CLUSTER_ROUTER, EDGE, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, SERVICES_GROUP};
+use crate::unit::{ANNOUNCE_SWITCH, CLUSTER_ROUTER, EDGE, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP};
 
 pub(super) fn router() -> Key {
     Key::new("router/cluster")
@@ -53,7 +53,7 @@ pub(super) fn compile(cluster: &Cluster, fragment: &mut Fragment) {
         },
     );
 
-    services(fragment, &owner);
+    services(cluster.has_custom_networks(), fragment, &owner);
 
     let addresses = settings.join_addresses(0);
     let Some(first) = addresses.first() else { return };
@@ -74,8 +74,9 @@ pub(super) fn compile(cluster: &Cluster, fragment: &mut Fragment) {
 }
 
 /// What services and nodes meet in, there whether or not there is any service.
-fn services(fragment: &mut Fragment, owner: &ObjectRef) {
-    for group in [SERVICES_GROUP, GATEWAYS_GROUP] {
+fn services(networks: bool, fragment: &mut Fragment, owner: &ObjectRef) {
+    let groups = [SERVICES_GROUP, GATEWAYS_GROUP].into_iter();
+    for group in groups.chain(networks.then_some(NETWORKS_GROUP)) {
         let row = LoadBalancerGroup {
             name: group.to_owned(),
             ..Default::default()

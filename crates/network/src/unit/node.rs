@@ -43,6 +43,8 @@ struct Switch<'a> {
     subnets: Vec<IpNet>,
     gateways: Vec<IpNet>,
     owner: ObjectRef,
+    /// Whether pods of the node may be on another switch.
+    elsewhere: bool,
 }
 
 pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
@@ -57,6 +59,7 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
         subnets: cluster.records.subnets(name),
         gateways: Vec::new(),
         owner: cluster.node_ref(name),
+        elsewhere: cluster.has_custom_networks(),
     };
     it.gateways = it.hosts(GATEWAY_HOST);
     if it.gateways.is_empty() {
@@ -133,7 +136,12 @@ impl Switch<'_> {
         put(fragment, &port, row).add_to::<LogicalRouter>(fragment, &router(), "ports");
 
         let peer = Key::new(format!("router-peer/node/{name}"));
-        let row = LogicalSwitchPort::router(format!("switch_{name}_to_{CLUSTER_ROUTER}"), self.router_port(), ids(&peer, owner));
+        let mut row = LogicalSwitchPort::router(format!("switch_{name}_to_{CLUSTER_ROUTER}"), self.router_port(), ids(&peer, owner));
+        if self.elsewhere {
+            // Addresses of this subnet whose port is not on this switch are reached through the router.
+            let subnets: Vec<String> = self.subnets.iter().map(ToString::to_string).collect();
+            row.options.insert("arp_proxy".to_owned(), subnets.join(" "));
+        }
         put(fragment, &peer, row).add_to::<LogicalSwitch>(fragment, &switch(name), "ports");
     }
 

@@ -1,17 +1,20 @@
-//! A pod's port: named `namespace/pod`, on its node's switch, with its recorded addresses and no others, and in the
+//! A pod's port: named `namespace/pod`, on its node's switch or that of its network, with its recorded addresses and no others, and in the
 //! groups and sets of everything that says who reaches it.
+
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::cluster::{Cluster, PodName};
-use crate::ipam::{GATEWAY_HOST, decide_addresses};
-use crate::key::{ADDRESSES, GATEWAYS, Key, UID};
+use crate::cluster::{Cluster, Pod, PodName};
+use crate::ipam::{Attachment, GATEWAY_HOST, decide_addresses};
+use crate::key::{ADDRESSES, GATEWAYS, Key, NETWORK, NETWORK_ADDRESSES, UID};
 use crate::northbound::{ids, put};
+use crate::problem::Problem;
 use crate::rows::{LogicalSwitch, LogicalSwitchPort};
 use crate::settings::nth_host;
 use crate::unit::node::switch;
 use crate::unit::policy::{app, group, isolation, network, selection};
-use crate::unit::{Fragment, join};
+use crate::unit::{Fragment, custom_network, join};
 
 /// Key of a pod's first port.
 pub(crate) fn port(name: &PodName) -> Key {
@@ -26,34 +29,58 @@ pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment
         fragment.problems.extend(decide_addresses(cluster, name).err());
         return;
     };
+    fragment
+        .problems
+        .extend(misplaced(cluster, name, pod, assignment.attachment.as_ref()));
     let subnets = cluster.records.subnets(node);
-    let within = |ip| subnets.iter().find(|subnet| subnet.contains(ip));
+    let within = |ip: &IpAddr| subnets.iter().find(|subnet| subnet.contains(ip));
     let with_prefix = assignment
         .addresses
         .iter()
         .filter_map(|ip| IpNet::new(*ip, within(ip)?.prefix_len()).ok());
-    let gateways = assignment
-        .addresses
-        .iter()
-        .filter_map(|ip| Some(nth_host(within(ip)?, GATEWAY_HOST)?.addr()));
+    let gateway = |ip: &IpAddr| Some(nth_host(within(ip)?, GATEWAY_HOST)?.addr());
 
-    let key = port(name);
-    let mut external_ids = ids(&key, &cluster.pod_ref(name));
+    let (key, owner) = (port(name), cluster.pod_ref(name));
+    let mut external_ids = ids(&key, &owner);
     external_ids.insert(UID.to_owned(), pod.uid.clone());
     external_ids.insert(ADDRESSES.to_owned(), join(with_prefix));
+    let mut own = assignment.addresses.clone();
+    let mut security = own.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let (on, gateways) = match &assignment.attachment {
+        None => (switch(node), assignment.addresses.iter().filter_map(gateway).collect::<Vec<_>>()),
+        Some(attachment) => {
+            external_ids.insert(NETWORK.to_owned(), attachment.network.clone());
+            external_ids.insert(NETWORK_ADDRESSES.to_owned(), join(&attachment.addresses));
+            custom_network::lead(cluster, &owner, assignment, attachment, fragment);
+            own.extend(attachment.addresses.iter().map(IpNet::addr));
+            let network = cluster.custom_network(&attachment.network).ok();
+            security = own.iter().map(ToString::to_string).collect();
+            // Whoever leads out of the network also has what is behind it.
+            let behind = own
+                .iter()
+                .flat_map(|ip| network.into_iter().flat_map(|network| network.routes_via(*ip)));
+            security.extend(behind.map(ToString::to_string));
+            let families = |gateway: &IpAddr| assignment.addresses.iter().any(|ip| ip.is_ipv4() == gateway.is_ipv4());
+            let gateways = network.into_iter().flat_map(|network| network.gateways.iter().copied());
+            (custom_network::switch(&attachment.network), gateways.filter(families).collect())
+        }
+    };
     external_ids.insert(GATEWAYS.to_owned(), join(gateways));
-    let addresses = std::iter::once(assignment.mac.to_string()).chain(assignment.addresses.iter().map(ToString::to_string));
-    let addresses = addresses.collect::<Vec<_>>().join(" ");
+    let mac = assignment.mac;
     let row = LogicalSwitchPort {
         name: name.port(),
-        addresses: [addresses.clone()].into(),
-        port_security: [addresses].into(),
+        addresses: [format!(
+            "{mac} {}",
+            own.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        )]
+        .into(),
+        port_security: [format!("{mac} {}", security.join(" "))].into(),
         options: [("requested-chassis".to_owned(), node.clone())].into(),
         external_ids,
         ..Default::default()
     };
     let placed = put(fragment, &key, row);
-    placed.add_to::<LogicalSwitch>(fragment, &switch(node), "ports");
+    placed.add_to::<LogicalSwitch>(fragment, &on, "ports");
     // In the same transaction as the port: there is no moment in which it is not isolated.
     selection::join(cluster, name, pod, placed, fragment);
     network::join(cluster, name, pod, placed, fragment);
@@ -62,4 +89,23 @@ pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment
     if in_app || in_group {
         isolation::join(node, placed, fragment);
     }
+}
+
+/// A pod stays on the network it was given an address in; another one needs another pod.
+fn misplaced(cluster: &Cluster, name: &PodName, pod: &Pod, on: Option<&Attachment>) -> Option<Problem> {
+    let on = on.map(|attachment| attachment.network.as_str());
+    let wanted = cluster.network_named(name, pod);
+    let shown = |network: Option<&str>| network.map_or_else(|| "the cluster's own network".to_owned(), |name| format!("network {name}"));
+    let why = match on {
+        _ if on != wanted => format!(
+            "it is on {}, and its annotations or its namespace's now say {}; a pod cannot change networks: delete it, so that a new one is made",
+            shown(on),
+            shown(wanted)
+        ),
+        Some(network) if !cluster.custom_networks.contains_key(network) => {
+            format!("network {network} was deleted; it serves the pods it has, but no new ones; create it again or delete the pod")
+        }
+        _ => return None,
+    };
+    Some(Problem::new(cluster.pod_ref(name), "NetworkNeedsNewPod", why))
 }

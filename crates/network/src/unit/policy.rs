@@ -23,7 +23,7 @@ use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
 use crate::service::Protocol;
 use crate::unit::Fragment;
-use crate::unit::policy::clause::{Addresses, Side};
+use crate::unit::policy::clause::{Addresses, Kind, Side};
 use crate::unit::policy::selection::{port_group, set_name};
 
 /// OVN judges tier after tier, and the first that allows or drops a packet has decided.
@@ -187,9 +187,9 @@ impl Matches<'_> {
             let mut addresses = Addresses::new(self.direction.peer_side());
             for peer in peers {
                 match peer {
-                    Peer::Pods(selection) => addresses.add_sets(|family| selection::peers(selection, family)),
+                    Peer::Pods(selection) => addresses.add_sets(Kind::of_pods(self.cluster), |kind| selection::peers(selection, kind)),
                     Peer::Addresses(ranges) => ranges.iter().for_each(|range| addresses.add_range(*range)),
-                    Peer::Nodes(labels) => addresses.add_sets(|family| nodes::set(labels, family)),
+                    Peer::Nodes(labels) => addresses.add_sets(&nodes::KINDS, |kind| nodes::set(labels, kind)),
                 }
             }
             addresses
@@ -201,7 +201,8 @@ impl Matches<'_> {
     fn numbers(&self, name: &str, protocol: Protocol) -> Vec<(u16, &'static str, Vec<Option<Addresses>>)> {
         let of = |pods: &Selection| self.cluster.numbers(pods, name, protocol);
         let with_number = |addresses: &mut Addresses, pods: &Selection, number| {
-            addresses.add_sets(|family| selection::named_port(pods, name, protocol, number, family));
+            let set = |kind| selection::named_port(pods, name, protocol, number, kind);
+            addresses.add_sets(Kind::of_pods(self.cluster), set);
         };
         let destinations = |pods: &Selection, number| {
             let mut addresses = Addresses::new(Side::Destination);

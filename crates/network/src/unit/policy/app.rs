@@ -11,7 +11,7 @@ use crate::rows::{Acl, PortGroup};
 use crate::service::{Service, ServiceName};
 use crate::unit::Fragment;
 use crate::unit::policy::clause::Side;
-use crate::unit::policy::sets::{add_addresses, among, group_name, put_group, put_sets};
+use crate::unit::policy::sets::{add_pod, among, group_name, put_group, put_sets};
 use crate::unit::policy::{ALLOW, DENY, Tier, acl};
 
 const REASON: &str = "ConflictingApp";
@@ -28,8 +28,8 @@ pub(in crate::unit) fn compile(cluster: &Cluster, app: &App, fragment: &mut Frag
     put_group(&group, &owner, fragment);
     let mut rules = vec![("deny", DENY, "drop", "ip".to_owned())];
     if app.name.is_some() {
-        put_sets(&group, &owner, fragment);
-        rules.push(("inside", ALLOW, "allow-related", among(Side::Source, [&group])));
+        put_sets(cluster, &group, &owner, fragment);
+        rules.push(("inside", ALLOW, "allow-related", among(cluster, Side::Source, [&group])));
     }
     for (what, priority, action, condition) in rules {
         let key = Key::new(format!("{group}/{what}/{}", Direction::Ingress.as_str()));
@@ -51,7 +51,7 @@ pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Pl
             let why = app::conflict(&of.labels, "they let nobody in");
             fragment.problems.push(Problem::new(cluster.pod_ref(pod), REASON, why));
         } else if let Some(assignment) = cluster.records.assignment(pod, &of.uid) {
-            add_addresses(&network(app), &assignment.addresses, fragment);
+            add_pod(&network(app), assignment, fragment);
         }
     }
     !apps.is_empty()

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
+use crate::cluster::Cluster;
 use crate::policy::{Port, Which};
 use crate::service::{Family, Protocol};
 
@@ -23,12 +24,49 @@ impl Side {
     }
 }
 
-/// Addresses and sets of addresses, by family.
+/// What a set has of its pods.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Ipv4,
+    Ipv6,
+    /// Ethernet addresses of those that are on a network: there they are neighbours, whose other addresses may be those of pods of other
+    /// networks as well.
+    Link,
+}
+
+impl Kind {
+    /// Those that pods have: without networks, nobody needs the last one.
+    pub(super) fn of_pods(cluster: &Cluster) -> &'static [Self] {
+        const ALL: &[Kind] = &[Kind::Ipv4, Kind::Ipv6, Kind::Link];
+        if cluster.has_custom_networks() { ALL } else { &ALL[..2] }
+    }
+
+    /// In keys.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "4",
+            Self::Ipv6 => "6",
+            Self::Link => "link",
+        }
+    }
+}
+
+impl From<Family> for Kind {
+    fn from(family: Family) -> Self {
+        match family {
+            Family::Ipv4 => Self::Ipv4,
+            Family::Ipv6 => Self::Ipv6,
+        }
+    }
+}
+
+/// Addresses and sets of addresses, by kind.
 #[derive(Clone)]
 pub(super) struct Addresses {
     side: Side,
     v4: BTreeSet<String>,
     v6: BTreeSet<String>,
+    link: BTreeSet<String>,
     all_v4: bool,
     all_v6: bool,
 }
@@ -39,15 +77,22 @@ impl Addresses {
             side,
             v4: BTreeSet::new(),
             v6: BTreeSet::new(),
+            link: BTreeSet::new(),
             all_v4: false,
             all_v6: false,
         }
     }
 
-    /// A set of each family, by its name.
-    pub(super) fn add_sets(&mut self, name: impl Fn(Family) -> String) {
-        self.v4.insert(format!("${}", name(Family::Ipv4)));
-        self.v6.insert(format!("${}", name(Family::Ipv6)));
+    /// A set of each of these kinds, by its name.
+    pub(super) fn add_sets(&mut self, kinds: &[Kind], name: impl Fn(Kind) -> String) {
+        for kind in kinds {
+            let sets = match kind {
+                Kind::Ipv4 => &mut self.v4,
+                Kind::Ipv6 => &mut self.v6,
+                Kind::Link => &mut self.link,
+            };
+            sets.insert(format!("${}", name(*kind)));
+        }
     }
 
     pub(super) fn add_range(&mut self, range: IpNet) {
@@ -71,9 +116,12 @@ impl Addresses {
                 _ => Some(format!("{ip}.{} == {{{}}}", self.side.as_str(), list.join(", "))),
             }
         };
-        let families = [family("ip4", self.all_v4, &self.v4), family("ip6", self.all_v6, &self.v6)];
-        let families: Vec<String> = families.into_iter().flatten().collect();
-        any_of(families)
+        let kinds = [
+            family("ip4", self.all_v4, &self.v4),
+            family("ip6", self.all_v6, &self.v6),
+            family("eth", false, &self.link).map(|link| format!("(ip && {link})")),
+        ];
+        any_of(kinds.into_iter().flatten().collect())
     }
 }
 

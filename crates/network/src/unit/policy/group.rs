@@ -10,7 +10,7 @@ use crate::rows::{Acl, PortGroup};
 use crate::security_group::{Remote, Rule, SecurityGroupName};
 use crate::unit::Fragment;
 use crate::unit::policy::clause::Addresses;
-use crate::unit::policy::sets::{add_addresses, among, group_name, put_group, put_sets};
+use crate::unit::policy::sets::{add_pod, among, group_name, put_group, put_sets};
 use crate::unit::policy::{ALLOW, DENY, Tier, acl};
 
 const UNKNOWN: &str = "UnknownSecurityGroup";
@@ -53,7 +53,7 @@ pub(in crate::unit) fn compile(cluster: &Cluster, name: &SecurityGroupName, frag
         .problems
         .extend(complaints.map(|why| problem("InvalidSecurityGroup", why.clone())));
     put_group(&group, &owner, fragment);
-    put_sets(&group, &owner, fragment);
+    put_sets(cluster, &group, &owner, fragment);
     for rule in &read.rules {
         if let Some(Remote::Group(remote)) = &rule.remote
             && cluster.security_group(remote).is_none()
@@ -66,7 +66,7 @@ pub(in crate::unit) fn compile(cluster: &Cluster, name: &SecurityGroupName, frag
             continue;
         }
         let key = Key::new(format!("{group}/{}/{}", rule.direction.as_str(), rule.number));
-        let condition = format!("{} && {}", rule.direction.of_group(&group_name(&group)), condition(rule));
+        let condition = format!("{} && {}", rule.direction.of_group(&group_name(&group)), condition(cluster, rule));
         let row = Acl {
             external_ids: ids(&key, &owner),
             ..acl(Tier::Always, rule.direction, ALLOW, "pass", condition)
@@ -76,10 +76,10 @@ pub(in crate::unit) fn compile(cluster: &Cluster, name: &SecurityGroupName, frag
 }
 
 /// Packets a rule is about.
-fn condition(rule: &Rule) -> String {
+fn condition(cluster: &Cluster, rule: &Rule) -> String {
     let side = rule.direction.peer_side();
     let remote = rule.remote.as_ref().and_then(|remote| match remote {
-        Remote::Group(group) => Some(among(side, [&members(group)])),
+        Remote::Group(group) => Some(among(cluster, side, [&members(group)])),
         Remote::Range(range) => {
             let mut addresses = Addresses::new(side);
             addresses.add_range(*range);
@@ -100,7 +100,7 @@ fn condition(rule: &Rule) -> String {
 /// Adds a pod's port and addresses to the groups it names; says whether it names any.
 pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Placed, fragment: &mut Fragment) -> bool {
     let named = of.security_groups(pod);
-    let addresses = cluster.records.assignment(pod, &of.uid).map(|assignment| &assignment.addresses);
+    let assignment = cluster.records.assignment(pod, &of.uid);
     for group in &named {
         if cluster.security_group(group).is_none() {
             let why = format!(
@@ -111,8 +111,8 @@ pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Pl
             continue;
         }
         port.add_to::<PortGroup>(fragment, &members(group), "ports");
-        if let Some(addresses) = addresses {
-            add_addresses(&members(group), addresses, fragment);
+        if let Some(assignment) = assignment {
+            add_pod(&members(group), assignment, fragment);
         }
     }
     if !named.is_empty() {

@@ -69,8 +69,14 @@ pub(in crate::unit) fn compile(cluster: &Cluster, node: &str, subnets: &[IpNet],
     };
     // The node's own packets come in where it is; what it sends to a service comes back from the router, with the service port's address.
     let from_node = clause(Side::Source, own).map(|own| format!(r#"inport == "{}" && {own}"#, management_port(node)));
+    let routed = cluster
+        .has_custom_networks()
+        .then(|| clause(Side::Source, host(MANAGEMENT_HOST).collect()));
+    let routed = routed.flatten();
     let exceptions = [
         ("node", Direction::Ingress, from_node),
+        // To a network it comes from the router.
+        ("node-routed", Direction::Ingress, routed),
         (
             "service-port",
             Direction::Ingress,

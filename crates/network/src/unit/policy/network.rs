@@ -13,7 +13,7 @@ use crate::problem::{ObjectRef, Problem};
 use crate::rows::{Acl, PortGroup};
 use crate::unit::Fragment;
 use crate::unit::policy::clause::Side;
-use crate::unit::policy::sets::{add_addresses, among, group_name, put_group, put_sets};
+use crate::unit::policy::sets::{add_addresses, add_pod, among, group_name, put_group, put_sets};
 use crate::unit::policy::{ALLOW, DENY, Tier, acl};
 
 /// Above what security groups say in the same tier.
@@ -48,21 +48,27 @@ fn network(namespace: &str) -> Key {
     Key::new(format!("network/{namespace}-vn"))
 }
 
+/// Key of the pods of a `Network` that is isolated.
+fn custom(network: &str) -> Key {
+    Key::new(format!("custom-network/{network}"))
+}
+
 fn services(namespace: &str) -> Key {
     Key::new(format!("network/{namespace}-vn/services"))
 }
 
 /// Packets addressed to what these sets have.
-fn to<'a>(sets: impl IntoIterator<Item = &'a Key>) -> String {
-    among(Side::Destination, sets)
+fn to<'a>(cluster: &Cluster, sets: impl IntoIterator<Item = &'a Key>) -> String {
+    among(cluster, Side::Destination, sets)
 }
 
 /// What all isolated namespaces have in common.
 pub(in crate::unit) fn compile_shared(cluster: &Cluster, fragment: &mut Fragment) {
-    if cluster.isolated(Isolation::Pods).next().is_none() {
+    if !cluster.isolates() {
         return;
     }
     let mut it = Rows {
+        cluster,
         owner: cluster.network_ref(),
         fragment,
     };
@@ -73,12 +79,19 @@ pub(in crate::unit) fn compile_shared(cluster: &Cluster, fragment: &mut Fragment
     }
     // Later packets of a connection through a service come here translated already. That something is allowed also makes OVN follow
     // connections on every switch with pods, without which the denial would meet replies.
-    let translated = format!("{} && ct_mark.natted", to([&pods]));
+    let translated = format!("{} && ct_mark.natted", to(cluster, [&pods]));
     it.put_acl("translated", &pods, Stage::BeforeServices, ALLOW, "allow-related", &translated);
-    it.put_acl("direct", &pods, Stage::BeforeServices, DENY, "drop", &to([&pods, &services]));
+    it.put_acl(
+        "direct",
+        &pods,
+        Stage::BeforeServices,
+        DENY,
+        "drop",
+        &to(cluster, [&pods, &services]),
+    );
     if cluster.isolated(Isolation::Services).next().is_some() {
         it.put_group(&outsiders);
-        it.put_acl("closed", &outsiders, Stage::AfterServices, CLOSED, "drop", &to([&closed]));
+        it.put_acl("closed", &outsiders, Stage::AfterServices, CLOSED, "drop", &to(cluster, [&closed]));
     }
 }
 
@@ -94,21 +107,21 @@ pub(in crate::unit) fn compile(cluster: &Cluster, namespace: &str, fragment: &mu
     let problems = complaints.into_iter().map(|(reason, why)| Problem::new(owner.clone(), reason, why));
     fragment.problems.extend(problems);
     let (group, own_services) = (network(namespace), services(namespace));
-    let mut it = Rows { owner, fragment };
-    it.put_group(&group);
-    it.put_sets(&group);
-    // What is sent on the link names no address of a pod: to all, or to the address every interface makes for itself.
-    let on_link = format!(
-        "inport == @{} && ip && (eth.mcast || ip6.dst == fe80::/10)",
-        group_name(&Shared::Pods.key())
-    );
-    it.put_acl("link", &group, Stage::Arrival, CLOSED, "drop", &on_link);
+    let mut it = Rows { cluster, owner, fragment };
+    it.put_network(&group);
     if isolation < Isolation::Services {
-        it.put_acl("inside", &group, Stage::BeforeServices, ALLOW, "allow-related", &to([&group]));
+        it.put_acl(
+            "inside",
+            &group,
+            Stage::BeforeServices,
+            ALLOW,
+            "allow-related",
+            &to(cluster, [&group]),
+        );
         return;
     }
     it.put_sets(&own_services);
-    let inside = to([&group, &own_services]);
+    let inside = to(cluster, [&group, &own_services]);
     it.put_acl("inside", &group, Stage::BeforeServices, ALLOW, "allow-related", &inside);
     let others: Vec<Key> = cluster
         .isolated(Isolation::Services)
@@ -116,13 +129,33 @@ pub(in crate::unit) fn compile(cluster: &Cluster, namespace: &str, fragment: &mu
         .map(|other| network(other))
         .collect();
     if !others.is_empty() {
-        it.put_acl("closed", &group, Stage::AfterServices, CLOSED, "drop", &to(&others));
+        it.put_acl("closed", &group, Stage::AfterServices, CLOSED, "drop", &to(cluster, &others));
     }
+}
+
+/// What keeps others out of a `Network` that is isolated.
+pub(in crate::unit) fn compile_custom(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
+    if !cluster.is_isolated_network(name) {
+        return;
+    }
+    let (owner, group) = (cluster.custom_network_ref(name), custom(name));
+    let mut it = Rows { cluster, owner, fragment };
+    // Its pods share the link, so what is sent on it stays among them.
+    it.put_group(&group);
+    it.put_sets(&group);
+    it.put_acl(
+        "inside",
+        &group,
+        Stage::BeforeServices,
+        ALLOW,
+        "allow-related",
+        &to(cluster, [&group]),
+    );
 }
 
 /// Adds a pod's port and addresses to the networks it is in, and to the groups of those that have to be kept out of others.
 pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Placed, fragment: &mut Fragment) {
-    if cluster.isolated(Isolation::Pods).next().is_none() {
+    if !cluster.isolates() {
         return;
     }
     let own = cluster.isolation(&pod.namespace);
@@ -137,11 +170,20 @@ pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Pl
     if own >= Isolation::Services {
         sets.push(Shared::Closed.key());
     }
+    let assignment = cluster.records.assignment(pod, &of.uid);
+    let attachment = assignment.and_then(|assignment| assignment.attachment.as_ref());
+    if let Some(on) = attachment.filter(|on| cluster.is_isolated_network(&on.network)) {
+        groups.push(custom(&on.network));
+        // A namespace that is isolated is so from others on the network as well.
+        if own == Isolation::None {
+            sets.extend([Shared::Pods.key(), custom(&on.network)]);
+        }
+    }
     for group in groups {
         port.add_to::<PortGroup>(fragment, &group, "ports");
     }
-    if let Some(assignment) = cluster.records.assignment(pod, &of.uid) {
-        sets.iter().for_each(|set| add_addresses(set, &assignment.addresses, fragment));
+    if let Some(assignment) = assignment {
+        sets.iter().for_each(|set| add_pod(set, assignment, fragment));
     }
 }
 
@@ -161,6 +203,7 @@ enum Stage {
 
 /// Rows of one owner.
 struct Rows<'a> {
+    cluster: &'a Cluster,
     owner: ObjectRef,
     fragment: &'a mut Fragment,
 }
@@ -170,8 +213,20 @@ impl Rows<'_> {
         put_group(key, &self.owner, self.fragment);
     }
 
+    /// The pods of a network that others do not reach directly.
+    fn put_network(&mut self, group: &Key) {
+        self.put_group(group);
+        self.put_sets(group);
+        // What is sent on the link names no address of a pod: to all, or to the address every interface makes for itself.
+        let on_link = format!(
+            "inport == @{} && ip && (eth.mcast || ip6.dst == fe80::/10)",
+            group_name(&Shared::Pods.key())
+        );
+        self.put_acl("link", group, Stage::Arrival, CLOSED, "drop", &on_link);
+    }
+
     fn put_sets(&mut self, set: &Key) {
-        put_sets(set, &self.owner, self.fragment);
+        put_sets(self.cluster, set, &self.owner, self.fragment);
     }
 
     fn put_acl(&mut self, what: &str, group: &Key, stage: Stage, priority: i64, action: &str, condition: &str) {

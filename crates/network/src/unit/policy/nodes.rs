@@ -9,23 +9,27 @@ use crate::policy::Selector;
 use crate::rows::AddressSet;
 use crate::service::Family;
 use crate::unit::Fragment;
-use crate::unit::policy::selection::{FAMILIES, number, put_address_set, set_name};
+use crate::unit::policy::clause::Kind;
+use crate::unit::policy::selection::{put_address_set, set_name};
 
-fn address_set(labels: &Selector, family: Family) -> Key {
-    Key::new(format!("nodes/{labels}/{}", number(family)))
+/// What sets of nodes there are: they are on no network.
+pub(super) const KINDS: [Kind; 2] = [Kind::Ipv4, Kind::Ipv6];
+
+fn address_set(labels: &Selector, kind: Kind) -> Key {
+    Key::new(format!("nodes/{labels}/{}", kind.as_str()))
 }
 
 /// Name of the set of the addresses of nodes with these labels.
-pub(super) fn set(labels: &Selector, family: Family) -> String {
-    set_name::<AddressSet>(&address_set(labels, family))
+pub(super) fn set(labels: &Selector, kind: Kind) -> String {
+    set_name::<AddressSet>(&address_set(labels, kind))
 }
 
 pub(in crate::unit) fn compile(cluster: &Cluster, labels: &Selector, fragment: &mut Fragment) {
     if cluster.node_users(labels).next().is_none() {
         return;
     }
-    for family in FAMILIES {
-        put_address_set(address_set(labels, family), &cluster.network_ref(), fragment);
+    for kind in KINDS {
+        put_address_set(address_set(labels, kind), &cluster.network_ref(), fragment);
     }
 }
 
@@ -35,7 +39,7 @@ pub(in crate::unit) fn join(cluster: &Cluster, name: &str, fragment: &mut Fragme
     for labels in cluster.node_selectors().filter(|labels| labels.matches(&node.labels)) {
         for address in node.addresses.iter().chain(&node.other_addresses) {
             fragment.members.push(Member {
-                row: RowId::of(AddressSet::TABLE, &address_set(labels, Family::of(*address))),
+                row: RowId::of(AddressSet::TABLE, &address_set(labels, Family::of(*address).into())),
                 column: "addresses",
                 value: Atom::from(address.to_string()),
             });

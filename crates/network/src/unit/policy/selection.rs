@@ -12,10 +12,9 @@ use crate::problem::ObjectRef;
 use crate::rows::{Acl, AddressSet, PortGroup};
 use crate::service::{Family, Protocol};
 use crate::unit::Fragment;
+use crate::unit::policy::clause::Kind;
 use crate::unit::policy::isolation::isolated;
 use crate::unit::policy::{DENY, Tier, acl};
-
-pub(super) const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
 /// Key of the port group of the pods that policies isolate.
 pub(super) fn port_group(pods: &Selection) -> Key {
@@ -27,22 +26,22 @@ pub(super) fn cluster_group(pods: &Selection) -> Key {
     Key::new(format!("cluster-subject/{pods}"))
 }
 
-fn address_set(pods: &Selection, family: Family) -> Key {
-    Key::new(format!("peers/{pods}/{}", number(family)))
+fn address_set(pods: &Selection, kind: Kind) -> Key {
+    Key::new(format!("peers/{pods}/{}", kind.as_str()))
 }
 
-fn named_set(pods: &Selection, port: &str, protocol: Protocol, port_number: u16, family: Family) -> Key {
-    Key::new(format!("named-port/{port}/{protocol}/{port_number}/{pods}/{}", number(family)))
+fn named_set(pods: &Selection, port: &str, protocol: Protocol, port_number: u16, kind: Kind) -> Key {
+    Key::new(format!("named-port/{port}/{protocol}/{port_number}/{pods}/{}", kind.as_str()))
 }
 
 /// Name of the set of a selection's addresses.
-pub(super) fn peers(pods: &Selection, family: Family) -> String {
-    set_name::<AddressSet>(&address_set(pods, family))
+pub(super) fn peers(pods: &Selection, kind: Kind) -> String {
+    set_name::<AddressSet>(&address_set(pods, kind))
 }
 
 /// Name of the set of the addresses whose pods give this number to a port's name.
-pub(super) fn named_port(pods: &Selection, port: &str, protocol: Protocol, number: u16, family: Family) -> String {
-    set_name::<AddressSet>(&named_set(pods, port, protocol, number, family))
+pub(super) fn named_port(pods: &Selection, port: &str, protocol: Protocol, number: u16, kind: Kind) -> String {
+    set_name::<AddressSet>(&named_set(pods, port, protocol, number, kind))
 }
 
 /// A selector is no name OVN can read in a match, so the name follows from the key as the UUID does.
@@ -50,13 +49,6 @@ pub(super) fn set_name<T: Table>(key: &Key) -> String {
     let kind = if T::TABLE == PortGroup::TABLE { "subject" } else { "peers" };
     let digest: String = key.uuid(T::TABLE).simple().to_string().chars().take(16).collect();
     format!("{kind}_{digest}")
-}
-
-pub(super) fn number(family: Family) -> u8 {
-    match family {
-        Family::Ipv4 => 4,
-        Family::Ipv6 => 6,
-    }
 }
 
 /// Whose sets these are: a namespace's, or everybody's.
@@ -76,14 +68,14 @@ pub(in crate::unit) fn compile(cluster: &Cluster, pods: &Selection, role: &Role,
         Role::Subject => compile_subject(cluster, pods, &owner, fragment),
         Role::ClusterSubject => drop(put_port_group(&cluster_group(pods), &owner, fragment)),
         Role::Peers => {
-            for family in FAMILIES {
-                put_address_set(address_set(pods, family), &owner, fragment);
+            for kind in Kind::of_pods(cluster) {
+                put_address_set(address_set(pods, *kind), &owner, fragment);
             }
         }
         Role::Port(port, protocol) => {
             for port_number in cluster.numbers(pods, port, *protocol) {
-                for family in FAMILIES {
-                    put_address_set(named_set(pods, port, *protocol, port_number, family), &owner, fragment);
+                for kind in Kind::of_pods(cluster) {
+                    put_address_set(named_set(pods, port, *protocol, port_number, *kind), &owner, fragment);
                 }
             }
         }
@@ -95,14 +87,16 @@ pub(in crate::unit) fn join(cluster: &Cluster, name: &PodName, pod: &Pod, port: 
     let Some(assignment) = cluster.records.assignment(name, &pod.uid) else {
         return;
     };
-    let mut add_addresses = |key: &dyn Fn(Family) -> Key| {
-        for address in &assignment.addresses {
-            let row = RowId::of(AddressSet::TABLE, &key(Family::of(*address)));
-            let value = Atom::from(address.to_string());
+    let addresses = assignment.addresses.iter().map(|ip| (Family::of(*ip).into(), ip.to_string()));
+    let addresses: Vec<(Kind, String)> = addresses
+        .chain(assignment.link().map(|mac| (Kind::Link, mac.to_string())))
+        .collect();
+    let mut add_addresses = |key: &dyn Fn(Kind) -> Key| {
+        for (kind, address) in &addresses {
             fragment.members.push(Member {
-                row,
+                row: RowId::of(AddressSet::TABLE, &key(*kind)),
                 column: "addresses",
-                value,
+                value: Atom::from(address.clone()),
             });
         }
     };
@@ -112,14 +106,14 @@ pub(in crate::unit) fn join(cluster: &Cluster, name: &PodName, pod: &Pod, port: 
             match role {
                 Role::Subject => groups.push(port_group(pods)),
                 Role::ClusterSubject => groups.push(cluster_group(pods)),
-                Role::Peers => add_addresses(&|family| address_set(pods, family)),
+                Role::Peers => add_addresses(&|kind| address_set(pods, kind)),
                 Role::Port(port, protocol) => {
                     let numbers = pod
                         .offers()
                         .into_iter()
                         .filter(|(offer, _)| offer.0 == *port && offer.1 == *protocol);
                     for (_, number) in numbers {
-                        add_addresses(&|family| named_set(pods, port, *protocol, number, family));
+                        add_addresses(&|kind| named_set(pods, port, *protocol, number, kind));
                     }
                 }
             }

@@ -4,18 +4,19 @@ use std::net::IpAddr;
 
 use netloom_ovsdb::{Atom, Table};
 
+use crate::cluster::Cluster;
+use crate::ipam::Assignment;
 use crate::key::Key;
 use crate::northbound::{Member, RowId, ids, put};
 use crate::problem::ObjectRef;
 use crate::rows::{AddressSet, PortGroup};
 use crate::service::Family;
 use crate::unit::Fragment;
-use crate::unit::policy::clause::{Addresses, Side};
+use crate::unit::policy::clause::{Addresses, Kind, Side};
 
-/// The set of one family.
-fn of_family(set: &Key, family: Family) -> Key {
-    let number = if family == Family::Ipv4 { 4 } else { 6 };
-    Key::new(format!("{set}/{number}"))
+/// The set of one kind.
+fn of_kind(set: &Key, kind: Kind) -> Key {
+    Key::new(format!("{set}/{}", kind.as_str()))
 }
 
 /// OVN does not read every key as a name in a match, so the name follows from the key as the UUID does.
@@ -31,10 +32,10 @@ pub(super) fn group_name(group: &Key) -> String {
 }
 
 /// Packets whose address on one side is in any of these sets.
-pub(super) fn among<'a>(side: Side, sets: impl IntoIterator<Item = &'a Key>) -> String {
+pub(super) fn among<'a>(cluster: &Cluster, side: Side, sets: impl IntoIterator<Item = &'a Key>) -> String {
     let mut addresses = Addresses::new(side);
     for set in sets {
-        addresses.add_sets(|family| name::<AddressSet>(&of_family(set, family)));
+        addresses.add_sets(Kind::of_pods(cluster), |kind| name::<AddressSet>(&of_kind(set, kind)));
     }
     addresses.to_clause().unwrap_or_default()
 }
@@ -48,10 +49,10 @@ pub(super) fn put_group(key: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
     put(fragment, key, row);
 }
 
-/// A set of each family.
-pub(super) fn put_sets(set: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
-    for family in [Family::Ipv4, Family::Ipv6] {
-        let key = of_family(set, family);
+/// A set of each kind.
+pub(super) fn put_sets(cluster: &Cluster, set: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
+    for kind in Kind::of_pods(cluster) {
+        let key = of_kind(set, *kind);
         let row = AddressSet {
             name: name::<AddressSet>(&key),
             external_ids: ids(&key, owner),
@@ -64,8 +65,18 @@ pub(super) fn put_sets(set: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
 /// Adds addresses to the sets of their families.
 pub(super) fn add_addresses(set: &Key, addresses: &[IpAddr], fragment: &mut Fragment) {
     fragment.members.extend(addresses.iter().map(|address| Member {
-        row: RowId::of(AddressSet::TABLE, &of_family(set, Family::of(*address))),
+        row: RowId::of(AddressSet::TABLE, &of_kind(set, Family::of(*address).into())),
         column: "addresses",
         value: Atom::from(address.to_string()),
+    }));
+}
+
+/// Adds what a pod has to the sets of its kinds.
+pub(super) fn add_pod(set: &Key, pod: &Assignment, fragment: &mut Fragment) {
+    add_addresses(set, &pod.addresses, fragment);
+    fragment.members.extend(pod.link().map(|mac| Member {
+        row: RowId::of(AddressSet::TABLE, &of_kind(set, Kind::Link)),
+        column: "addresses",
+        value: Atom::from(mac.to_string()),
     }));
 }

@@ -59,7 +59,11 @@ pub(super) fn compile(
 }
 
 fn mapping(cluster: &Cluster, backend: IpAddr) -> Option<(String, String)> {
-    let pod = cluster.records.owner(backend)?;
+    // A pod on a network answers by its router, and OVN would not hear it.
+    let pod = cluster
+        .records
+        .owner(backend)
+        .filter(|pod| cluster.records.attachment(pod).is_none())?;
     let node = cluster.pods.get(pod)?.node.as_deref()?;
     let subnet = cluster.records.subnets(node).into_iter().find(|subnet| subnet.contains(&backend))?;
     let probe = nth_host(&subnet, PROBE_HOST)?.addr();

@@ -16,7 +16,7 @@ use crate::settings::{is_ipv4, nth_host};
 use crate::unit::service::backends::Backend;
 use crate::unit::service::frontends::{Frontend, Reach};
 use crate::unit::service::health;
-use crate::unit::{Fragment, GATEWAYS_GROUP, SERVICES_GROUP, gateway, join, node};
+use crate::unit::{Fragment, GATEWAYS_GROUP, NETWORKS_GROUP, SERVICES_GROUP, gateway, join, node};
 
 /// Most backends of one address and port: `ovs-vswitchd` cannot describe larger groups to its clients.
 pub(crate) const MOST_BACKENDS: usize = 500;
@@ -40,6 +40,8 @@ enum View {
     Node(NodeName),
     Zone(String),
     Elsewhere,
+    /// On networks that users define, which nodes share: all backends.
+    Networks,
 }
 
 /// What the load balancers of a service have in common.
@@ -90,6 +92,10 @@ impl Balancers<'_> {
         }
         if dependent.is_empty() {
             return;
+        }
+        if place == Place::Switch && self.cluster.has_custom_networks() {
+            self.compile_view(place, protocol, &View::Networks, &dependent, fragment)
+                .add_to::<LoadBalancerGroup>(fragment, &group_key(NETWORKS_GROUP), "load_balancer");
         }
         let mut views: BTreeMap<View, Vec<&NodeName>> = BTreeMap::new();
         for node in self.cluster.records.nodes().filter(|node| self.is_at(place, node)) {
@@ -194,11 +200,11 @@ impl Balancers<'_> {
             return frontend.endpoints.local(name);
         }
         let (node, zone) = match view {
-            View::Everywhere | View::Refused | View::Elsewhere => (None, None),
+            View::Everywhere | View::Refused | View::Elsewhere | View::Networks => (None, None),
             View::Zone(zone) => (None, Some(zone.as_str())),
             View::Node(node) => (Some(node.as_str()), self.zone(node)),
         };
-        if self.is_local(place, frontend) {
+        if self.is_local(place, frontend) && *view != View::Networks {
             return node.map(|node| frontend.endpoints.local(node)).unwrap_or_default();
         }
         frontend.endpoints.hinted(node, zone)
@@ -279,6 +285,7 @@ fn suffixes(place: Place, view: &View) -> (String, String) {
         View::Node(name) => ("node", name.as_str()),
         View::Zone(zone) => ("zone", zone.as_str()),
         View::Elsewhere => ("elsewhere", ""),
+        View::Networks => ("networks", ""),
     };
     let words = || [place, kind, name].into_iter().filter(|word| !word.is_empty());
     (

@@ -10,6 +10,7 @@ const OLDEST: (u32, u32) = (1, 30);
 const DEFINITIONS: &[&str] = &[
     "clusternetworks.netloom.io",
     "externalpools.netloom.io",
+    "networks.netloom.io",
     "securitygroups.netloom.io",
     "adminnetworkpolicies.policy.networking.k8s.io",
     "baselineadminnetworkpolicies.policy.networking.k8s.io",

@@ -192,6 +192,7 @@ pub fn healthy_cluster() -> ClusterFacts {
         definitions: Ok([
             "clusternetworks.netloom.io",
             "externalpools.netloom.io",
+            "networks.netloom.io",
             "securitygroups.netloom.io",
             "adminnetworkpolicies.policy.networking.k8s.io",
             "baselineadminnetworkpolicies.policy.networking.k8s.io",

@@ -1,0 +1,187 @@
+//! A `Network`: a switch that spans the cluster, and a router of its own, so that its subnets are nobody else's business and may be those
+//! of other networks too. A pod on it has an address there and one in its node's subnet like any pod, by which all others know it: the
+//! network's router hands over what is addressed to the latter, and the cluster router what comes from it.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::cluster::Cluster;
+use crate::custom_network::{Read, Route};
+use crate::ipam::{Assignment, Attachment, Mac};
+use crate::key::{Key, SLOT};
+use crate::northbound::{Placed, group_key, ids, put};
+use crate::problem::{ObjectRef, Problem};
+use crate::rows::{
+    LoadBalancerGroup, LogicalRouter, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort,
+};
+use crate::settings::is_ipv4;
+use crate::unit::network::{join_switch, router as cluster_router};
+use crate::unit::policy::network as isolation;
+use crate::unit::{Fragment, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP, join};
+
+/// Above every route.
+const DROP_PRIORITY: i64 = 1000;
+
+pub(super) fn switch(network: &str) -> Key {
+    Key::new(format!("switch/network/{network}"))
+}
+
+fn router(network: &str) -> Key {
+    Key::new(format!("router/network/{network}"))
+}
+
+fn router_port(network: &str) -> String {
+    format!("network_{network}_to_switch")
+}
+
+pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
+    let owner = cluster.custom_network_ref(name);
+    let read = cluster.custom_network(name);
+    if let (Err(why), true) = (&read, cluster.custom_networks.contains_key(name)) {
+        fragment.problems.push(Problem::new(owner.clone(), "InvalidNetwork", why.as_str()));
+    }
+    let Some(settings) = &cluster.records.settings else { return };
+    let Some(slot) = cluster.records.network_slot(name) else {
+        if read.is_ok() {
+            let why = "the join range has no address left for its router; give ClusterNetwork/default a larger one in spec.joinCIDRs";
+            fragment.problems.push(Problem::new(owner, "JoinRangeFull", why));
+        }
+        return;
+    };
+    let (mut external_ids, row) = (ids(&router(name), &owner), LogicalRouter::default());
+    external_ids.insert(SLOT.to_owned(), slot.to_string());
+    let row = LogicalRouter {
+        name: format!("network_{name}"),
+        external_ids,
+        ..row
+    };
+    put(fragment, &router(name), row);
+    compile_switch(name, &owner, read.as_ref().ok().copied(), fragment);
+
+    let joined = settings.network_join_addresses(slot);
+    compile_port(
+        name,
+        &format!("network_{name}_to_{JOIN_SWITCH}"),
+        &joined,
+        &join_switch(),
+        &owner,
+        fragment,
+    );
+    for hub in settings.join_addresses(0) {
+        let prefix = if is_ipv4(&hub) { "0.0.0.0/0" } else { "::/0" };
+        let key = format!("route/network/{name}/{prefix}");
+        route(&router(name), key, prefix.to_owned(), hub.addr(), &owner, fragment);
+    }
+    if let Ok(read) = read {
+        let gateways = read.subnets.iter().zip(&read.gateways);
+        let gateways: Vec<IpNet> = gateways
+            .filter_map(|(subnet, ip)| IpNet::new(*ip, subnet.prefix_len()).ok())
+            .collect();
+        compile_port(name, &router_port(name), &gateways, &switch(name), &owner, fragment);
+        for Route { to, via } in &read.routes {
+            route(
+                &router(name),
+                format!("route/network/{name}/{to}"),
+                to.to_string(),
+                *via,
+                &owner,
+                fragment,
+            );
+        }
+        compile_fence(name, read, &owner, fragment);
+    }
+    isolation::compile_custom(cluster, name, fragment);
+}
+
+fn compile_switch(name: &str, owner: &ObjectRef, read: Option<&Read>, fragment: &mut Fragment) {
+    let mut external_ids = ids(&switch(name), owner);
+    if let Some(read) = read {
+        external_ids.insert("netloom.io/subnets".to_owned(), join(&read.subnets));
+    }
+    let row = LogicalSwitch {
+        name: format!("network_{name}"),
+        external_ids,
+        ..Default::default()
+    };
+    put(fragment, &switch(name), row);
+    for group in [SERVICES_GROUP, NETWORKS_GROUP] {
+        let group = Placed::of::<LoadBalancerGroup>(&group_key(group));
+        group.add_to::<LogicalSwitch>(fragment, &switch(name), "load_balancer_group");
+    }
+}
+
+/// A port of the network's router and its peer on a switch.
+fn compile_port(name: &str, port: &str, networks: &[IpNet], on: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
+    let Some(first) = networks.first() else { return };
+    let key = Key::new(format!("router-port/{port}"));
+    let row = LogicalRouterPort {
+        name: port.to_owned(),
+        mac: Mac::of(first.addr()).to_string(),
+        networks: networks.iter().map(ToString::to_string).collect(),
+        external_ids: ids(&key, owner),
+        ..Default::default()
+    };
+    put(fragment, &key, row).add_to::<LogicalRouter>(fragment, &router(name), "ports");
+    let peer = Key::new(format!("router-peer/{port}"));
+    let row = LogicalSwitchPort::router(format!("{port}_peer"), port.to_owned(), ids(&peer, owner));
+    put(fragment, &peer, row).add_to::<LogicalSwitch>(fragment, on, "ports");
+}
+
+/// A pod's address in the network is for the network itself. Anywhere else it would be taken for somebody else's, and who sends by the router
+/// to a neighbour would not be known by the port it came from.
+fn compile_fence(name: &str, read: &Read, owner: &ObjectRef, fragment: &mut Fragment) {
+    for (subnet, gateway) in read.subnets.iter().zip(&read.gateways) {
+        let ip = if is_ipv4(subnet) { "ip4" } else { "ip6" };
+        let mut condition = format!(
+            "inport == \"{}\" && {ip}.src == {subnet} && {ip}.src != {gateway}",
+            router_port(name)
+        );
+        let behind = read.routes.iter().filter(|route| is_ipv4(&route.to) == is_ipv4(subnet));
+        for to in behind.map(|route| route.to) {
+            condition += &format!(" && {ip}.dst != {to}");
+        }
+        let key = Key::new(format!("fence/network/{name}/{subnet}"));
+        let row = LogicalRouterPolicy {
+            action: "drop".to_owned(),
+            priority: DROP_PRIORITY,
+            match_: condition,
+            external_ids: ids(&key, owner),
+            ..Default::default()
+        };
+        put(fragment, &key, row).add_to::<LogicalRouter>(fragment, &router(name), "policies");
+    }
+}
+
+/// Leads a pod's own addresses to its port: in the cluster router to that of the network, there to the pod.
+pub(super) fn lead(cluster: &Cluster, pod: &ObjectRef, assignment: &Assignment, attachment: &Attachment, fragment: &mut Fragment) {
+    let Attachment { network, addresses } = attachment;
+    let slot = cluster.records.network_slot(network);
+    let (Some(settings), Some(slot)) = (&cluster.records.settings, slot) else {
+        return;
+    };
+    let joined = settings.network_join_addresses(slot);
+    for own in &assignment.addresses {
+        let of_family = |ip: &&IpNet| is_ipv4(ip) == own.is_ipv4();
+        let hops = [
+            (cluster_router(), joined.iter().find(of_family)),
+            (router(network), addresses.iter().find(of_family)),
+        ];
+        for (on, via) in hops {
+            let Some(via) = via else { continue };
+            let key = format!("route/pod/{own}/{on}");
+            route(&on, key, IpNet::from(*own).to_string(), via.addr(), pod, fragment);
+        }
+    }
+}
+
+fn route(on: &Key, key: String, prefix: String, via: IpAddr, owner: &ObjectRef, fragment: &mut Fragment) {
+    let key = Key::new(key);
+    let row = LogicalRouterStaticRoute {
+        ip_prefix: prefix,
+        nexthop: via.to_string(),
+        external_ids: ids(&key, owner),
+        ..Default::default()
+    };
+    put(fragment, &key, row).add_to::<LogicalRouter>(fragment, on, "static_routes");
+}
