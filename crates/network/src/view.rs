@@ -2,6 +2,7 @@
 
 mod services;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -63,9 +64,12 @@ pub struct PortView {
     /// Node.
     pub node: String,
     /// Network.
-    pub network: &'static str,
-    /// Addresses.
+    pub network: String,
+    /// Addresses, by which everybody knows it.
     pub addresses: Vec<IpAddr>,
+    /// Addresses in its network, if that is not the cluster's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub network_addresses: Vec<IpAddr>,
     /// Ethernet address.
     pub mac: String,
     /// `Up` when OVN says so, `Down`, or `Pending` while it has no address.
@@ -113,13 +117,29 @@ pub fn networks(cluster: &Cluster) -> Vec<NetworkView> {
     let Some(settings) = &cluster.records.settings else {
         return Vec::new();
     };
-    vec![NetworkView {
+    let own = NetworkView {
         name: DEFAULT_NETWORK.to_owned(),
         ranges: settings.cluster_cidrs.iter().map(|range| range.cidr).collect(),
         nodes: cluster.records.nodes().count(),
-        ports: cluster.records.assignments().count(),
+        ports: cluster.records.assignments().filter(|(_, pod)| pod.attachment.is_none()).count(),
         topology: "routed, a switch per node",
-    }]
+    };
+    let custom = cluster.custom_network_names().into_iter().map(|name| {
+        let (read, pods) = (cluster.custom_network(&name), cluster.records.attached(&name));
+        let nodes: BTreeSet<&String> = pods.iter().filter_map(|pod| cluster.pods.get(pod)?.node.as_ref()).collect();
+        NetworkView {
+            ranges: read.as_ref().map(|network| network.subnets.clone()).unwrap_or_default(),
+            nodes: nodes.len(),
+            ports: pods.len(),
+            topology: match read {
+                Ok(network) if network.isolated => "one switch, its own router, isolated",
+                Ok(_) => "one switch, its own router",
+                Err(_) => "not in force",
+            },
+            name,
+        }
+    });
+    std::iter::once(own).chain(custom).collect()
 }
 
 /// All ports of pods, those still without an address included.
@@ -132,12 +152,16 @@ pub fn ports(cluster: &Cluster, up: impl Fn(&str) -> bool) -> Vec<PortView> {
             Some(_) if up(&name.port()) => "Up",
             Some(_) => "Down",
         };
+        let attachment = assignment.and_then(|assignment| assignment.attachment.as_ref());
+        let wanted = || cluster.network_named(name, pod).filter(|_| assignment.is_none());
+        let network = attachment.map(|on| on.network.as_str()).or_else(wanted).unwrap_or(DEFAULT_NETWORK);
         PortView {
             namespace: name.namespace.clone(),
             pod: name.name.clone(),
             interface: "eth0",
             node: pod.node.clone().unwrap_or_default(),
-            network: DEFAULT_NETWORK,
+            network: network.to_owned(),
+            network_addresses: attachment.into_iter().flat_map(|on| &on.addresses).map(IpNet::addr).collect(),
             addresses: assignment.map(|a| a.addresses.clone()).unwrap_or_default(),
             mac: assignment.map(|a| a.mac).as_ref().map(Mac::to_string).unwrap_or_default(),
             state,

@@ -46,6 +46,7 @@ enum Step {
         asks: Option<u8>,
         labels: BTreeMap<String, String>,
         ports: Vec<NamedPort>,
+        network: Option<(String, String)>,
     },
     PodGone(u8),
     Compile,
@@ -66,8 +67,8 @@ fn step() -> impl Strategy<Value = Step> {
         10 => services::object().prop_map(Step::Service),
         3 => services::object().prop_map(Step::Gone),
         1 => (0..6u8).prop_map(Step::NodeGone),
-        12 => (0..24u8, 0..6u8, 0..2u8, prop::bool::weighted(0.1), prop::option::weighted(0.1, 0..16u8), policies::labels(), policies::ports())
-            .prop_map(|(number, node, generation, finished, asks, labels, ports)| Step::Pod { number, node, generation, finished, asks, labels, ports }),
+        12 => (0..24u8, 0..6u8, 0..2u8, prop::bool::weighted(0.1), prop::option::weighted(0.1, 0..16u8), policies::labels(), policies::ports(), policies::network_named())
+            .prop_map(|(number, node, generation, finished, asks, labels, ports, network)| Step::Pod { number, node, generation, finished, asks, labels, ports, network }),
         8 => policies::object().prop_map(Step::Policy),
         4 => cluster_policies::object().prop_map(Step::Policy),
         1 => cluster_policies::object().prop_map(Step::PolicyGone),
@@ -162,13 +163,14 @@ impl World {
                 asks,
                 labels,
                 ports,
+                network,
             } => {
                 let asked = asks.map(|host| ("netloom.io/addresses".to_owned(), format!("10.244.0.{host}")));
                 let pod = Pod {
                     uid: format!("pod-{number}-{generation}-on-{node}"), // a pod never changes its node
                     node: Some(format!("node{node}")),
                     finished: *finished,
-                    annotations: asked.into_iter().collect(),
+                    annotations: asked.into_iter().chain(network.clone()).collect(),
                     labels: labels.clone(),
                     ports: ports.clone(),
                     ..Pod::default()
@@ -202,6 +204,7 @@ fn name(number: u8) -> PodName {
 
 fn assert_addresses_are_sound(planner: &Planner) -> Result<(), TestCaseError> {
     let mut owners: HashMap<IpAddr, &PodName> = HashMap::new();
+    let mut in_networks: HashMap<(&str, IpAddr), &PodName> = HashMap::new();
     for (pod, assignment) in planner.cluster().records.assignments() {
         let living = planner
             .cluster()
@@ -212,6 +215,17 @@ fn assert_addresses_are_sound(planner: &Planner) -> Result<(), TestCaseError> {
         for ip in &assignment.addresses {
             if let Some(other) = owners.insert(*ip, pod) {
                 prop_assert!(false, "{ip} belongs to {pod} and {other}");
+            }
+        }
+    }
+    for (pod, assignment) in planner.cluster().records.assignments() {
+        for (network, ip) in assignment
+            .attachment
+            .iter()
+            .flat_map(|on| on.addresses.iter().map(move |ip| (&on.network, ip.addr())))
+        {
+            if let Some(other) = in_networks.insert((network, ip), pod) {
+                prop_assert!(false, "{ip} of {network} belongs to {pod} and {other}");
             }
         }
     }

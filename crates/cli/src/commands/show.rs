@@ -130,7 +130,7 @@ pub fn run(flags: Show) -> Result<ExitCode> {
                     port.namespace.clone(),
                     port.pod.clone(),
                     port.node.clone(),
-                    port.network.into(),
+                    port.network.as_str().into(),
                     list(&port.addresses),
                     port.mac.clone(),
                     port.state.into(),

@@ -14,7 +14,8 @@ fn groups_of(cluster: &Cluster, name: &PodName, pod: &Pod) -> BTreeSet<String> {
     let any = |least| cluster.namespaces.keys().any(|namespace| isolation(namespace) >= least);
     let own = isolation(&name.namespace);
     let mut groups = BTreeSet::new();
-    if any(Isolation::Pods) {
+    let isolated = |network: &str| cluster.custom_network(network).is_ok_and(|network| network.isolated);
+    if any(Isolation::Pods) || cluster.custom_networks.keys().any(|name| isolated(name)) {
         groups.insert("isolation/pods".to_owned());
     }
     if any(Isolation::Services) && own < Isolation::Services {
@@ -23,6 +24,8 @@ fn groups_of(cluster: &Cluster, name: &PodName, pod: &Pod) -> BTreeSet<String> {
     if own >= Isolation::Pods {
         groups.insert(format!("network/{}-vn", name.namespace));
     }
+    let on = cluster.records.attachment(name).filter(|on| isolated(&on.network));
+    groups.extend(on.map(|on| format!("custom-network/{}", on.network)));
     let labelled = app::read(&name.namespace, &pod.labels);
     let speaking = cluster.services.iter().filter(|(service, found)| {
         let selected = found.selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value));
@@ -56,9 +59,20 @@ pub fn wrong_groups(planner: &Planner) -> Vec<String> {
         };
         let port = Key::new(format!("port/{}/{}/eth0", name.namespace, name.name)).uuid("Logical_Switch_Port");
         for group in groups_of(cluster, name, pod) {
-            for address in &assignment.addresses {
-                let set = format!("{group}/{}", if address.is_ipv4() { 4 } else { 6 });
-                addresses.entry(set).or_default().insert(address.to_string());
+            // Who is isolated with its namespace is not let in with its network.
+            let own = cluster
+                .namespaces
+                .get(&name.namespace)
+                .map(|namespace| read(&namespace.annotations).0);
+            if !(group.starts_with("custom-network/") && own.unwrap_or_default() > Isolation::None) {
+                let ips = assignment
+                    .addresses
+                    .iter()
+                    .map(|ip| (if ip.is_ipv4() { "4" } else { "6" }, ip.to_string()));
+                let link = assignment.attachment.iter().map(|_| ("link", assignment.mac.to_string()));
+                for (kind, address) in ips.chain(link) {
+                    addresses.entry(format!("{group}/{kind}")).or_default().insert(address);
+                }
             }
             ports.entry(group).or_default().insert(port.to_string());
         }
@@ -69,7 +83,7 @@ pub fn wrong_groups(planner: &Planner) -> Vec<String> {
             .get("external_ids")
             .and_then(|ids| ids.get("netloom.io/key"))
             .unwrap_or_default();
-        let ours = ["isolation/", "network/", "app/", "security-group"]
+        let ours = ["isolation/", "network/", "custom-network/", "app/", "security-group"]
             .iter()
             .any(|kind| key.starts_with(kind));
         // Sets whose members are not the pods of the group with their name.

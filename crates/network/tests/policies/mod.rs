@@ -8,6 +8,7 @@ pub use membership::wrong_groups;
 
 use netloom_network::app::{APP, NAME};
 use netloom_network::cluster::NamedPort;
+use netloom_network::custom_network::NETWORK;
 use netloom_network::isolation::{ISOLATED, ISOLATION};
 use netloom_network::policy::{
     BlockSpec, Expression, LabelSelector, NetworkPolicySpec, NumberOrName, PeerSpec, PortSpec, Role, RuleSpec, Selection,
@@ -15,8 +16,8 @@ use netloom_network::policy::{
 use netloom_network::security_group::{SECURITY_GROUP, SecurityGroupSpec};
 use netloom_network::service::Protocol;
 use netloom_network::{
-    Cluster, ClusterPolicy, ClusterPolicyName, Key, Namespace, NetworkPolicy, Object, Planner, PolicyName, RowId, SecurityGroup,
-    SecurityGroupName,
+    Cluster, ClusterPolicy, ClusterPolicyName, CustomNetwork, Key, Namespace, NetworkPolicy, Object, Planner, PolicyName, RowId,
+    SecurityGroup, SecurityGroupName,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -30,6 +31,7 @@ pub struct Objects {
     policies: BTreeMap<PolicyName, NetworkPolicy>,
     cluster_policies: BTreeMap<ClusterPolicyName, ClusterPolicy>,
     groups: BTreeMap<SecurityGroupName, SecurityGroup>,
+    networks: BTreeMap<String, CustomNetwork>,
 }
 
 impl Objects {
@@ -39,6 +41,7 @@ impl Objects {
             Object::NetworkPolicy(name, policy) => drop(self.policies.insert(name, policy)),
             Object::ClusterPolicy(name, policy) => drop(self.cluster_policies.insert(name, policy)),
             Object::SecurityGroup(name, group) => drop(self.groups.insert(name, group)),
+            Object::CustomNetwork(name, network) => drop(self.networks.insert(name, network)),
             other => unreachable!("{other:?} is none of these"),
         }
     }
@@ -49,6 +52,7 @@ impl Objects {
             Object::NetworkPolicy(name, _) => drop(self.policies.remove(name)),
             Object::ClusterPolicy(name, _) => drop(self.cluster_policies.remove(name)),
             Object::SecurityGroup(name, _) => drop(self.groups.remove(name)),
+            Object::CustomNetwork(name, _) => drop(self.networks.remove(name)),
             other => unreachable!("{other:?} is none of these"),
         }
     }
@@ -71,12 +75,15 @@ impl Objects {
             .clone()
             .into_iter()
             .map(|(name, object)| Object::SecurityGroup(name, object));
-        namespaces.chain(policies).chain(cluster_policies).chain(groups)
+        let networks = self.networks.clone().into_iter();
+        let networks = networks.map(|(name, object)| Object::CustomNetwork(name, object));
+        namespaces.chain(policies).chain(cluster_policies).chain(groups).chain(networks)
     }
 }
 
 pub fn object() -> impl Strategy<Value = Object> {
-    let namespace = (0..2usize, labels(), isolation()).prop_map(|(number, labels, annotations)| {
+    let namespace = (0..2usize, labels(), isolation(), network_named()).prop_map(|(number, labels, mut annotations, network)| {
+        annotations.extend(network);
         let name = NAMESPACES[number];
         let namespace = Namespace::new(name, String::new(), labels).annotated(annotations);
         Object::Namespace(name.to_owned(), namespace)
@@ -92,7 +99,28 @@ pub fn object() -> impl Strategy<Value = Object> {
         let (spec, uid) = (SecurityGroupSpec { rules: Some(rules) }, String::new());
         Object::SecurityGroup(group_name(number), SecurityGroup { uid, spec })
     });
-    prop_oneof![3 => namespace, 5 => policy, 2 => group]
+    prop_oneof![3 => namespace, 5 => policy, 2 => group, 2 => network()]
+}
+
+/// Networks that meet and that do not, roomy and full, and some that are none.
+fn network() -> impl Strategy<Value = Object> {
+    let spec = prop_oneof![
+        3 => Just(json!({ "subnets": ["192.168.0.0/29"] })),
+        2 => Just(json!({ "subnets": ["192.168.0.0/29"], "isolated": true })),
+        2 => Just(json!({ "subnets": ["192.168.0.0/24", "fd01::/64"], "gateways": ["192.168.0.9"] })),
+        1 => Just(json!({ "subnets": ["fd01::/64"], "isolated": true })),
+        1 => Just(json!({ "subnets": ["192.168.0.0/30"] })),
+        1 => Just(json!({ "subnets": ["192.168.0.0/24"], "routes": [{ "to": "203.0.113.0/24", "via": "192.168.0.2" }] })),
+        2 => Just(json!({ "subnets": ["192.168.0.0/24"], "namespaceSelector": { "matchLabels": { "app": "v0" } } })),
+        1 => Just(json!({ "subnets": ["10.244.0.0/24"] })),
+        1 => Just(json!({ "subnets": "nonsense" })),
+    ];
+    (0..3u8, spec).prop_map(|(number, spec)| Object::CustomNetwork(format!("n{number}"), CustomNetwork { uid: String::new(), spec }))
+}
+
+/// An annotation that names one of them, or one that never is.
+pub fn network_named() -> impl Strategy<Value = Option<(String, String)>> {
+    prop::option::weighted(0.3, (0..4u8).prop_map(|number| (NETWORK.to_owned(), format!("n{number}"))))
 }
 
 fn group_name(number: usize) -> SecurityGroupName {
@@ -253,8 +281,8 @@ pub fn wrong_sets(planner: &Planner) -> Vec<String> {
         match role {
             Role::Subject | Role::ClusterSubject => drop(expected.insert(("Port_Group", group(role, selection), "ports"), BTreeSet::new())),
             Role::Peers => {
-                for family in [4, 6] {
-                    expected.insert(("Address_Set", format!("peers/{selection}/{family}"), "addresses"), BTreeSet::new());
+                for kind in ["4", "6", "link"] {
+                    expected.insert(("Address_Set", format!("peers/{selection}/{kind}"), "addresses"), BTreeSet::new());
                 }
             }
             Role::Port(..) => {}
@@ -275,22 +303,26 @@ pub fn wrong_sets(planner: &Planner) -> Vec<String> {
                     .insert(port.to_string());
                 continue;
             }
-            for address in &assignment.addresses {
-                let family = if address.is_ipv4() { 4 } else { 6 };
+            let addresses = assignment
+                .addresses
+                .iter()
+                .map(|ip| (if ip.is_ipv4() { "4" } else { "6" }, ip.to_string()));
+            let link = assignment.attachment.iter().map(|_| ("link", assignment.mac.to_string()));
+            for (kind, address) in addresses.chain(link) {
                 let keys = match role {
                     Role::Port(wanted, protocol) => {
                         let ports = pod.ports.iter().filter(|port| port.name == *wanted && port.protocol == *protocol);
                         ports
-                            .map(|port| format!("named-port/{wanted}/{protocol}/{}/{selection}/{family}", port.number))
+                            .map(|port| format!("named-port/{wanted}/{protocol}/{}/{selection}/{kind}", port.number))
                             .collect()
                     }
-                    _ => vec![format!("peers/{selection}/{family}")],
+                    _ => vec![format!("peers/{selection}/{kind}")],
                 };
                 for key in keys {
                     expected
                         .entry(("Address_Set", key, "addresses"))
                         .or_default()
-                        .insert(address.to_string());
+                        .insert(address.clone());
                 }
             }
         }
