@@ -185,6 +185,27 @@ fn addresses_that_are_asked_for_are_given_once() {
 }
 
 #[test]
+fn pods_of_several_nodes_have_ethernet_addresses_of_their_own_whatever_the_family() {
+    let six = json!({ "subnets": ["fd01::/64"] });
+    let on = |number: u8| {
+        let metadata = json!({ "name": format!("p{number}"), "namespace": "shop", "uid": format!("{number}") });
+        object(&json!({ "kind": "Pod", "metadata": metadata, "spec": { "nodeName": format!("node{number}") } }))
+    };
+    let planner = planner([
+        node(1),
+        node(2),
+        namespace("shop", "blue", &json!({})),
+        network("blue", &six),
+        on(1),
+        on(2),
+    ]);
+    let records = &planner.cluster().records;
+    let mac = |number: &str| records.assignment(&name("shop", &format!("p{number}")), number).unwrap().mac;
+    assert_eq!(records.assignments().count(), 2);
+    assert_ne!(mac("1"), mac("2"));
+}
+
+#[test]
 fn the_records_are_read_back() {
     let dual = json!({ "subnets": ["192.168.0.0/24", "fd01::/64"] });
     let all = [

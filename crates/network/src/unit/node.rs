@@ -17,7 +17,7 @@ use crate::rows::{
 use crate::settings::{ServiceMode, Settings, is_ipv4, nth_host};
 use crate::unit::network::{edge, router};
 use crate::unit::policy::{isolation, nodes};
-use crate::unit::{CLUSTER_ROUTER, Fragment, SERVICES_GROUP, join};
+use crate::unit::{CLUSTER_ROUTER, Fragment, JOIN_SWITCH, SERVICES_GROUP, join};
 
 /// Above the routes, below nothing of ours.
 const SERVICE_ROUTE_PRIORITY: i64 = 1000;
@@ -191,17 +191,25 @@ impl Switch<'_> {
         let Some(host) = hosts.iter().find(|host| is_ipv4(host) == is_ipv4(range)) else {
             return;
         };
-        let (ip, host) = (if is_ipv4(range) { "ip4" } else { "ip6" }, host.addr());
-        let key = Key::new(format!("service-route/{}/{range}", self.name));
-        let row = LogicalRouterPolicy {
-            action: "reroute".to_owned(),
-            priority: SERVICE_ROUTE_PRIORITY,
-            match_: format!("inport == \"{}\" && {ip}.dst == {range} && {ip}.src != {host}", self.router_port()),
-            nexthops: [host.to_string()].into(),
-            external_ids: ids(&key, &self.owner),
-            ..Default::default()
+        let (ip, subnet, host) = (if is_ipv4(range) { "ip4" } else { "ip6" }, host.trunc(), host.addr());
+        let mut put_route = |key: String, from: String| {
+            let key = Key::new(key);
+            let row = LogicalRouterPolicy {
+                action: "reroute".to_owned(),
+                priority: SERVICE_ROUTE_PRIORITY,
+                match_: format!("{from} && {ip}.dst == {range}"),
+                nexthops: [host.to_string()].into(),
+                external_ids: ids(&key, &self.owner),
+                ..Default::default()
+            };
+            put(fragment, &key, row).add_to::<LogicalRouter>(fragment, &router(), "policies");
         };
-        put(fragment, &key, row).add_to::<LogicalRouter>(fragment, &router(), "policies");
+        let key = format!("service-route/{}/{range}", self.name);
+        if self.elsewhere {
+            let from = format!("inport == \"{CLUSTER_ROUTER}_to_{JOIN_SWITCH}\" && {ip}.src == {subnet}");
+            put_route(format!("{key}/networks"), from);
+        }
+        put_route(key, format!("inport == \"{}\" && {ip}.src != {host}", self.router_port()));
     }
 }
 
