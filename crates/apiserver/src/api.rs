@@ -251,7 +251,12 @@ impl Api {
             Part::Status => {
                 let status = json::at(&new, "/status").clone();
                 let managed = json::at(&new, "/metadata/managedFields").clone();
+                // Kubernetes lets who writes a pod's status annotate it as well.
+                let annotations = kind.is("pods").then(|| json::at(&new, "/metadata/annotations").clone());
                 new = before.clone();
+                if let Some(annotations) = annotations.filter(|annotations| !annotations.is_null()) {
+                    json::set(&mut new, "/metadata/annotations", annotations);
+                }
                 json::set(&mut new, "/status", status);
                 if !managed.is_null() {
                     json::set(&mut new, "/metadata/managedFields", managed);

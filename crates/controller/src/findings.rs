@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use netloom_network::annotations::NETWORK_ADDRESSES;
 use netloom_network::service::ServiceKind;
-use netloom_network::{Cluster, ObjectRef, Problem, Service, ServiceName};
+use netloom_network::{Cluster, ObjectRef, PodName, Problem, Service, ServiceName};
 use tokio::sync::watch;
 
 /// What is to be told.
@@ -19,6 +20,8 @@ pub struct Findings {
     pub own: BTreeSet<ObjectRef>,
     /// Services whose status shows other external addresses than it should.
     pub addresses: BTreeMap<ServiceName, Shown>,
+    /// Pods on networks whose annotation shows other addresses than they have there.
+    pub places: BTreeMap<PodName, Place>,
     /// Grows when another controller may have told something in between.
     pub term: u64,
 }
@@ -30,6 +33,15 @@ pub struct Shown {
     pub service: ObjectRef,
     /// Its external addresses.
     pub addresses: Vec<IpAddr>,
+}
+
+/// Where a pod is in its network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The pod.
+    pub pod: ObjectRef,
+    /// Its addresses there, comma separated.
+    pub addresses: String,
 }
 
 impl Findings {
@@ -62,8 +74,26 @@ impl Findings {
             let shown = to_show(cluster, name, given);
             findings.addresses.extend(shown.map(|shown| (name.clone(), shown)));
         }
+        let networks: Vec<&String> = cluster.records.networks().collect();
+        for name in networks.into_iter().flat_map(|network| cluster.records.attached(network)) {
+            findings
+                .places
+                .extend(place_to_show(cluster, name).map(|place| (name.clone(), place)));
+        }
         findings
     }
+}
+
+/// What a pod's annotation should show of its place in its network, if it does not. There it is found again when the database is lost.
+pub fn place_to_show(cluster: &Cluster, name: &PodName) -> Option<Place> {
+    let pod = cluster.pods.get(name)?;
+    let on = cluster.records.assignment(name, &pod.uid)?.attachment.as_ref()?;
+    let addresses: Vec<String> = on.addresses.iter().map(|ip| ip.addr().to_string()).collect();
+    let addresses = addresses.join(",");
+    (pod.annotations.get(NETWORK_ADDRESSES) != Some(&addresses)).then(|| Place {
+        pod: cluster.pod_ref(name),
+        addresses,
+    })
 }
 
 /// What a service's status should show instead of what it shows.
@@ -95,17 +125,25 @@ pub struct News {
     pub all: Option<Findings>,
     /// What the statuses of these services should show; nothing for those that are as they should be.
     pub statuses: Vec<(ServiceName, Option<Shown>)>,
+    /// What the annotations of these pods should show; nothing for those that are as they should be.
+    pub places: Vec<(PodName, Option<Place>)>,
 }
 
 impl News {
     /// Publishes what there is, if anything.
     pub fn publish(&mut self, findings: &watch::Sender<Findings>) {
-        let Self { all, statuses } = std::mem::take(self);
+        let Self { all, statuses, places } = std::mem::take(self);
         if let Some(all) = all {
             findings.send_replace(all);
         }
-        if !statuses.is_empty() {
+        if !(statuses.is_empty() && places.is_empty()) {
             findings.send_modify(|findings| {
+                for (name, place) in places {
+                    match place {
+                        Some(place) => drop(findings.places.insert(name, place)),
+                        None => drop(findings.places.remove(&name)),
+                    }
+                }
                 for (name, shown) in statuses {
                     match shown {
                         Some(shown) => drop(findings.addresses.insert(name, shown)),

@@ -1,5 +1,5 @@
-//! Tells people: problems as Events and conditions on the objects that cause them, node subnets as annotations, external addresses in
-//! the status of their services.
+//! Tells people: problems as Events and conditions on the objects that cause them, subnets of nodes and places of pods in
+//! their networks as annotations, external addresses in the status of their services.
 //!
 //! Off the hot path, in its own task; the API server being away delays telling and nothing else. The only place of the controller
 //! that retries API writes.
@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::sync::watch::Receiver;
 use tracing::{info, warn};
 
-use crate::findings::{Findings, Shown};
+use crate::findings::{Findings, Place, Shown};
 use crate::objects::is_unknown;
 
 const RETRY: Duration = Duration::from_secs(2);
@@ -66,10 +66,11 @@ async fn tell(client: &kube::Client, told: &mut Told, current: &Findings) -> boo
         told.term = current.term;
     }
     let addresses = tell_addresses(client, current).await;
+    let places = tell_places(client, current).await;
     let subnets = tell_subnets(client, told, current).await;
     let problems = tell_problems(client, told, current).await;
     let own = tell_own(client, told, current).await;
-    addresses && subnets && problems && own
+    addresses && places && subnets && problems && own
 }
 
 /// Statuses are not remembered: each stays among the findings until the watch has shown that it is as it should be.
@@ -86,6 +87,15 @@ async fn tell_addresses(client: &kube::Client, current: &Findings) -> bool {
     let mut complete = true;
     while let Some(done) = written.next().await {
         complete &= done;
+    }
+    complete
+}
+
+/// Nor are these.
+async fn tell_places(client: &kube::Client, current: &Findings) -> bool {
+    let mut complete = true;
+    for Place { pod, addresses } in current.places.values() {
+        complete &= done(write::show_place(client, pod, addresses).await, "annotate", pod);
     }
     complete
 }

@@ -13,13 +13,13 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use netloom_network::northbound::{TABLES, written_by_ovn};
-use netloom_network::{Northbound, Object, Part, Planner, Problem, Scope, ServiceName, Unit, diff};
+use netloom_network::{Northbound, Object, Part, Planner, PodName, Problem, Scope, ServiceName, Unit, diff};
 use netloom_ovsdb::client::{Client, Event, Events, MonitorTable, TransactError};
 use netloom_ovsdb::{ErrorKind, Operation, OperationResult, Transaction};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
-use crate::findings::{Findings, News, concerns_status, to_show};
+use crate::findings::{Findings, News, concerns_status, place_to_show, to_show};
 use crate::metrics::Metrics;
 use crate::objects;
 use crate::watch::{Change, Kind};
@@ -81,6 +81,8 @@ pub struct Sync {
     told: (Option<u64>, Vec<(Part, String)>),
     /// Services whose status may be another than when news were last gathered.
     touched: BTreeSet<ServiceName>,
+    /// Pods that came or changed since news were last gathered, if they name a network.
+    networked: BTreeSet<PodName>,
     /// Services whose status shows addresses of ours.
     given: BTreeSet<ServiceName>,
 }
@@ -107,6 +109,7 @@ impl Sync {
             news: News::default(),
             told: Default::default(),
             touched: BTreeSet::new(),
+            networked: BTreeSet::new(),
             given: BTreeSet::new(),
         }
     }
@@ -228,12 +231,19 @@ impl Sync {
                 self.touched.insert(name.clone());
             }
         }
+        if let Object::Pod(name, pod) = &object
+            && self.planner.cluster().network_named(name, pod).is_some()
+        {
+            self.networked.insert(name.clone());
+        }
         self.planner.apply(object);
     }
 
     fn remove(&mut self, object: &Object) {
-        if let Object::Service(name, _) = object {
-            self.touched.insert(name.clone());
+        match object {
+            Object::Service(name, _) => drop(self.touched.insert(name.clone())),
+            Object::Pod(name, _) if self.planner.cluster().records.attachment(name).is_some() => drop(self.networked.insert(name.clone())),
+            _ => {}
         }
         self.planner.remove(object);
     }
@@ -342,7 +352,7 @@ impl Sync {
     /// Finds what people should know, when it changed. They are told when it is in the database: an address nobody recorded may still be
     /// given to another service.
     fn gather(&mut self) {
-        let touched = std::mem::take(&mut self.touched);
+        let (touched, networked) = (std::mem::take(&mut self.touched), std::mem::take(&mut self.networked));
         let (cluster, given) = (self.planner.cluster(), &mut self.given);
         if self.told.0 == Some(self.planner.revision()) && self.told.1 == self.refused {
             let statuses = touched.into_iter().map(|name| {
@@ -350,6 +360,11 @@ impl Sync {
                 (name, shown)
             });
             self.news.statuses.extend(statuses);
+            let places = networked.into_iter().map(|name| {
+                let place = place_to_show(cluster, &name);
+                (name, place)
+            });
+            self.news.places.extend(places);
             return;
         }
         self.told = (Some(self.planner.revision()), self.refused.clone());
@@ -363,7 +378,7 @@ impl Sync {
                 term: self.term,
                 ..Findings::of(cluster, given)
             }),
-            statuses: Vec::new(),
+            ..News::default()
         };
     }
 

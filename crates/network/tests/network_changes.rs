@@ -206,6 +206,27 @@ fn pods_of_several_nodes_have_ethernet_addresses_of_their_own_whatever_the_famil
 }
 
 #[test]
+fn without_a_database_pods_keep_what_their_annotations_show() {
+    let shows = |namespace: &str, pod: &str, ip: &str, in_network: &str| {
+        let metadata =
+            json!({ "name": pod, "namespace": namespace, "uid": pod, "annotations": { "netloom.io/network-addresses": in_network } });
+        object(&json!({ "kind": "Pod", "metadata": metadata, "spec": { "nodeName": "node1" }, "status": { "podIPs": [{ "ip": ip }] } }))
+    };
+    let planner = planner([
+        node(1),
+        namespace("shop", "blue", &json!({})),
+        network("blue", &small()),
+        shows("shop", "web", "10.244.0.9", "192.168.0.40"),
+        shows("default", "left", "10.244.0.10", "192.168.0.40"),
+        pod("shop", "new", &json!({})),
+    ]);
+    assert_eq!(problems(&planner), Vec::<String>::new());
+    assert_eq!(attachment(&planner, "shop", "web").as_deref(), Some("blue 192.168.0.40/24"));
+    assert_eq!(attachment(&planner, "default", "left"), None, "nobody names its network any more");
+    assert_ne!(attachment(&planner, "shop", "new").as_deref(), Some("blue 192.168.0.40/24"));
+}
+
+#[test]
 fn the_records_are_read_back() {
     let dual = json!({ "subnets": ["192.168.0.0/24", "fd01::/64"] });
     let all = [

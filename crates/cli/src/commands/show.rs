@@ -131,7 +131,7 @@ pub fn run(flags: Show) -> Result<ExitCode> {
                     port.pod.clone(),
                     port.node.clone(),
                     port.network.as_str().into(),
-                    list(&port.addresses),
+                    list(&[port.addresses.clone(), port.network_addresses.clone()].concat()),
                     port.mac.clone(),
                     port.state.into(),
                 ]

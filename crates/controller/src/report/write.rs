@@ -88,6 +88,16 @@ pub async fn annotate(client: &kube::Client, node: &str, subnets: &str) -> kube:
         .map(drop)
 }
 
+/// Writes a pod's addresses in its network where people look, and where they are found again when the database is lost. Who may write a
+/// pod's status may annotate it, and needs no right to change what it runs.
+pub async fn show_place(client: &kube::Client, pod: &ObjectRef, addresses: &str) -> kube::Result<()> {
+    let patch = json!({ "metadata": { "uid": pod.uid, "annotations": { annotations::NETWORK_ADDRESSES: addresses } } });
+    let pods = api(client, pod);
+    pods.patch_status(&pod.name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .map(drop)
+}
+
 /// Sets our condition of an object.
 pub async fn set_condition(client: &kube::Client, object: &ObjectRef, status: &str, reason: &str, message: &str) -> kube::Result<()> {
     let condition = json!({
@@ -110,6 +120,7 @@ pub async fn in_force(client: &kube::Client, object: &ObjectRef) -> kube::Result
     let message = match object.kind {
         "ExternalPool" => "services get external addresses from these ranges",
         kind if is_cluster_policy(kind) => "its rules are in force",
+        "SecurityGroup" => "its rules are in force",
         _ => "pods get addresses from these ranges",
     };
     set_condition(client, object, "True", "InForce", message).await

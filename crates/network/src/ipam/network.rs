@@ -18,7 +18,8 @@ pub(super) fn attachment(
     asked: &Request,
 ) -> Result<Option<Attachment>, (&'static str, String)> {
     let Some(network) = cluster.network_named(name, pod) else {
-        return match asked.network_addresses.first() {
+        // One that runs already may have been on a network that nobody names any more.
+        return match asked.network_addresses.first().filter(|_| pod.addresses.is_empty()) {
             None => Ok(None),
             Some(ip) => Err((
                 "AddressRefused",
