@@ -4,6 +4,9 @@
 
 #[path = "../services/ask.rs"]
 mod ask;
+#[allow(dead_code)] // pods that are just born
+#[path = "../policies/connections.rs"]
+mod connections;
 mod judges;
 #[allow(dead_code)] // what only network policies need
 #[path = "../policies/questions.rs"]
@@ -39,9 +42,19 @@ fn cluster_policies_come_before_and_after_network_policies() {
     passing_on_leaves_it_to_the_next_tier(&judges);
     the_first_rule_that_matches_counts(&judges);
     a_baseline_is_overridden(&judges);
+    a_denial_cuts_connections_that_last(&judges);
     egress_knows_nodes_networks_and_backends(&judges);
     the_older_kinds_do_the_same(&judges);
     assert_eq!(ended(&judges.world.lab), Vec::<String>::new(), "parts crashed");
+}
+
+/// In the tier before network policies as in that after them.
+fn a_denial_cuts_connections_that_last(judges: &Judges) {
+    let rules = format!("ingress: [{{ action: Accept, from: [{SHOP}] }}, {{ action: Deny, from: [{ALL}] }}]");
+    for tier in ["Admin", "Baseline"] {
+        connections::are_cut_but_for_the_allowed(&judges.world, || judges.cluster("tighter", tier, 10, WEB, &rules));
+        judges.forget_cluster(&["tighter"]);
+    }
 }
 
 /// Accept over a denial, Deny over a permission; the own node is never shut out.

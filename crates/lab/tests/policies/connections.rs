@@ -11,18 +11,24 @@ use crate::world::wait_ready;
 
 /// A connection is judged as long as it lasts, by the packets of the side that opened it. One that stays allowed loses nothing.
 pub fn connections_end_with_what_allowed_them(world: &World) {
+    let spec = "{ podSelector: { matchLabels: { app: web } }, ingress: [{ from: [{ podSelector: { matchLabels: { app: client } } }] }] }";
+    are_cut_but_for_the_allowed(world, || world.apply(&policy("shop", "tighter", spec)));
+    world.delete("shop", "tighter");
+}
+
+/// What `tighten` forbids is `other/client` to open connections to `shop/web-1`; it allows that to `shop/client`.
+pub fn are_cut_but_for_the_allowed(world: &World, tighten: impl FnOnce()) {
     let web = world.addresses("shop/web-1")[0];
     let (allowed, replied) = (
         Kept::new("shop/client", web),
         Kept::new("shop/web-1", world.addresses("other/client")[0]),
     );
     let forbidden = Kept::new("other/client", web);
-    let spec = "{ podSelector: { matchLabels: { app: web } }, ingress: [{ from: [{ podSelector: { matchLabels: { app: client } } }] }] }";
     let (forbidden, allowed, replied) = thread::scope(|scope| {
         let cut = scope.spawn(|| forbidden.run(world, r#"[[ $line != *'"outcome":"ok"'* ]]"#));
         let others = [&allowed, &replied].map(|kept| scope.spawn(|| kept.run(world, &format!("[ -e {} ]", kept.file("enough")))));
         [&forbidden, &allowed, &replied].iter().for_each(|kept| kept.wait_begun(world));
-        world.apply(&policy("shop", "tighter", spec));
+        tighten();
         let cut = cut.join().unwrap();
         for kept in [&allowed, &replied] {
             world.shell(kept.from).run(&["touch", &kept.file("enough")]).unwrap();
@@ -37,7 +43,6 @@ pub fn connections_end_with_what_allowed_them(world: &World) {
         failed(&allowed)
     );
     assert!(failed(&replied).is_empty(), "replies were lost: {:?}", failed(&replied));
-    world.delete("shop", "tighter");
 }
 
 /// Questions over one connection that lasts.
