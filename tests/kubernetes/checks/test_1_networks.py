@@ -20,11 +20,9 @@ def apply(*items, namespace="default"):
 
 
 def setUpModule():
-    spaces = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": {"netloom.io/network": name}}}
-        for name in (*TENANTS, "nowhere")
-    ]
-    apply(*spaces, network("red", namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "red"}}), network("blue", isolated=True))
+    metadata = lambda name: {"name": name, "labels": {"tenant": name}, "annotations": {"netloom.io/network": name}}
+    spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(name)} for name in (*TENANTS, "nowhere")]
+    apply(*spaces, network("red", namespaceSelector={"matchLabels": {"tenant": "red"}}), network("blue", isolated=True))
     for tenant in (*TENANTS, "nowhere"):
         wait(lambda: "default" in kubectl("get", "serviceaccounts", "-n", tenant, "-o", "name"), "the namespace's service account")
     for tenant in TENANTS:
@@ -110,7 +108,9 @@ class Waiting(unittest.TestCase):
         wait(lambda: "NetworkForbidden" in self.events(pods.NAMESPACE, "stray"), "the Event of who may not")
         wait(lambda: "NetworkUnusable" in self.events("nowhere", "early"), "the Event of who cannot")
         apply(network("nowhere"))
+        kubectl("label", "namespace", pods.NAMESPACE, "tenant=red")
         kubectl("wait", "-n", "nowhere", "--for=condition=Ready", "pod/early", "--timeout=90s")
-        kubectl("delete", "pod", "-n", pods.NAMESPACE, "stray", "--now")
+        kubectl("wait", "-n", pods.NAMESPACE, "--for=condition=Ready", "pod/stray", "--timeout=90s")
+        self.assertEqual(hostname("red", "red-0", addresses(pods.NAMESPACE, "stray")[1][0]), "stray")
         kubectl("delete", "networks.netloom.io", "nowhere")
         self.assertEqual(kubectl("exec", "-n", "nowhere", "early", "--", "hostname").strip(), "early")
