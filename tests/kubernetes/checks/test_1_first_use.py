@@ -151,6 +151,14 @@ class Looking(unittest.TestCase):
             self.assertEqual([f for f in findings if f["state"] == "failed"], [], node)
             self.assertGreater(len(findings), 20)
 
+    def test_why_agrees_with_the_switches(self):
+        environment = ["env", f"PATH={PROGRAMS}:/usr/sbin:/usr/bin:/sbin:/bin"]
+        ask = [NETLOOM, "why", "--kubeconfig", KUBECONFIG, f"{NAMESPACE}/client", f"{NAMESPACE}/server", "8080"]
+        done = machine.near(CONTROL, [*environment, *ask], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("allowed: pod checks/client to pod checks/server, TCP 8080", done.stdout)
+        self.assertIn("ovn-trace says the same (2 packets)", done.stdout)
+
     def test_show(self):
         printed = kubectl("exec", "-n", "netloom-system", pod_of("controller"), "--", "netloom", "show", "nodes")
         for node in NODES:
