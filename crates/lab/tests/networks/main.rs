@@ -1,0 +1,10 @@
+//! Networks that users define, with real packets: who answers and whom it saw, in both families, on one node and across nodes.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+#[path = "../services/ask.rs"]
+mod ask;
+mod objects;
+mod questions;
+mod tenants;
+#[path = "../world/mod.rs"]
+mod world;
