@@ -32,6 +32,9 @@ pub struct PodRecord {
     pub network: Option<PathBuf>,
     /// Addresses that CNI gave it.
     pub addresses: Vec<std::net::IpAddr>,
+    /// Ports it has on its node, as CNI plugins are told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub port_mappings: Vec<serde_json::Value>,
 }
 
 /// Where a node has the files that this pod's containers see in `/etc`.

@@ -33,7 +33,7 @@ pub const NETWORKS: &str = "/run/netns";
 const NETWORK_LIST: &str = r#"{
   "cniVersion": "1.1.0",
   "name": "netloom",
-  "plugins": [{"type": "netloom-cni"}]
+  "plugins": [{"type": "netloom-cni", "capabilities": {"portMappings": true}}]
 }
 "#;
 

@@ -29,6 +29,8 @@ pub struct Attachment {
     pub pod: String,
     /// UID of the pod.
     pub uid: String,
+    /// Ports it has on its node; for plugins that say they can.
+    pub port_mappings: Vec<Value>,
 }
 
 /// Attaches the pod and returns its addresses.
@@ -136,7 +138,11 @@ async fn call(
             namespace,
             pod,
             uid,
+            port_mappings,
         } = attachment;
+        if !port_mappings.is_empty() && plugin["capabilities"]["portMappings"] == true {
+            config["runtimeConfig"] = json!({ "portMappings": port_mappings });
+        }
         command.env("CNI_CONTAINERID", sandbox).env("CNI_NETNS", network).env("CNI_IFNAME", "eth0").env(
             "CNI_ARGS",
             format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={pod};K8S_POD_INFRA_CONTAINER_ID={sandbox};K8S_POD_UID={uid}"),

@@ -198,6 +198,7 @@ mod tests {
             sandbox: "s".into(),
             network: Some("/run/netns/s".into()),
             addresses: vec!["10.0.0.5".parse().unwrap()],
+            port_mappings: Vec::new(),
         };
         (
             record,

@@ -187,6 +187,7 @@ mod tests {
             sandbox: "s".into(),
             network: (!host).then(|| "/run/netns/s".into()),
             addresses: vec!["10.244.0.5".parse().unwrap(), "fd00::5".parse().unwrap()],
+            port_mappings: Vec::new(),
         };
         let node = Node {
             name: "node1".into(),

@@ -161,6 +161,7 @@ impl Worker {
             network: (!host).then(|| sandbox::path(&sandbox)),
             addresses: if host { self.shared.node.addresses.clone() } else { Vec::new() },
             sandbox,
+            port_mappings: port_mappings(pod),
         }
     }
 
@@ -435,7 +436,24 @@ pub(super) fn attachment(record: &PodRecord) -> Option<Attachment> {
         namespace: record.namespace.clone(),
         pod: record.name.clone(),
         uid: record.uid.clone(),
+        port_mappings: record.port_mappings.clone(),
     })
+}
+
+/// Ports of the node that a pod's containers ask for.
+fn port_mappings(pod: &Pod) -> Vec<serde_json::Value> {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let ports = containers.flat_map(|container| container.ports.iter().flatten());
+    ports
+        .filter_map(|port| {
+            Some(json!({
+                "hostPort": port.host_port?,
+                "containerPort": port.container_port,
+                "protocol": port.protocol.as_deref().unwrap_or("TCP").to_lowercase(),
+                "hostIP": port.host_ip.as_deref().unwrap_or_default(),
+            }))
+        })
+        .collect()
 }
 
 pub(super) fn record_path(uid: &str) -> std::path::PathBuf {

@@ -5,6 +5,7 @@
 mod ask;
 mod objects;
 mod questions;
+mod services;
 mod tenants;
 #[path = "../world/mod.rs"]
 mod world;
