@@ -12,8 +12,8 @@ use crate::policy::Direction;
 use crate::problem::{ObjectRef, Problem};
 use crate::rows::{Acl, PortGroup};
 use crate::unit::Fragment;
-use crate::unit::policy::clause::Side;
-use crate::unit::policy::sets::{add_addresses, add_pod, among, group_name, put_group, put_sets};
+use crate::unit::policy::clause::{Kind, Side};
+use crate::unit::policy::sets::{add_addresses, add_link, add_pod, among, group_name, put_group, put_set, put_sets, sent_by};
 use crate::unit::policy::{ALLOW, DENY, Tier, acl};
 
 /// Above what security groups say in the same tier.
@@ -30,6 +30,8 @@ enum Shared {
     Closed,
     /// Addresses of services that pods of other namespaces may not use.
     Services,
+    /// Ethernet addresses of pods on networks.
+    Neighbours,
 }
 
 impl Shared {
@@ -39,6 +41,7 @@ impl Shared {
             Self::Outsiders => "isolation/outsiders",
             Self::Closed => "isolation/closed",
             Self::Services => "isolation/services",
+            Self::Neighbours => "isolation/neighbours",
         })
     }
 }
@@ -76,6 +79,9 @@ pub(in crate::unit) fn compile_shared(cluster: &Cluster, fragment: &mut Fragment
     it.put_group(&pods);
     for set in [&pods, &closed, &services] {
         it.put_sets(set);
+    }
+    if cluster.has_custom_networks() {
+        put_set(&Shared::Neighbours.key(), Kind::Link, &it.owner, it.fragment);
     }
     // Later packets of a connection through a service come here translated already. That something is allowed also makes OVN follow
     // connections on every switch with pods, without which the denial would meet replies.
@@ -183,6 +189,7 @@ pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Pl
         port.add_to::<PortGroup>(fragment, &group, "ports");
     }
     if let Some(assignment) = assignment {
+        add_link(&Shared::Neighbours.key(), assignment, fragment);
         sets.iter().for_each(|set| add_pod(set, assignment, fragment));
     }
 }
@@ -218,10 +225,12 @@ impl Rows<'_> {
         self.put_group(group);
         self.put_sets(group);
         // What is sent on the link names no address of a pod: to all, or to the address every interface makes for itself.
-        let on_link = format!(
-            "inport == @{} && ip && (eth.mcast || ip6.dst == fe80::/10)",
-            group_name(&Shared::Pods.key())
-        );
+        let mut from = format!("inport == @{}", group_name(&Shared::Pods.key()));
+        if self.cluster.has_custom_networks() {
+            // A network spans nodes, and on each OVN knows no ports of a group but the node's own.
+            from = format!("({from} || {})", sent_by(&Shared::Neighbours.key()));
+        }
+        let on_link = format!("{from} && ip && (eth.mcast || ip6.dst == fe80::/10)");
         self.put_acl("link", group, Stage::Arrival, CLOSED, "drop", &on_link);
     }
 

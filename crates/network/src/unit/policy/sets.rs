@@ -40,6 +40,11 @@ pub(super) fn among<'a>(cluster: &Cluster, side: Side, sets: impl IntoIterator<I
     addresses.to_clause().unwrap_or_default()
 }
 
+/// Packets that pods of a set of Ethernet addresses sent.
+pub(super) fn sent_by(set: &Key) -> String {
+    format!("eth.src == ${}", name::<AddressSet>(&of_kind(set, Kind::Link)))
+}
+
 pub(super) fn put_group(key: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
     let row = PortGroup {
         name: group_name(key),
@@ -51,15 +56,18 @@ pub(super) fn put_group(key: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
 
 /// A set of each kind.
 pub(super) fn put_sets(cluster: &Cluster, set: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
-    for kind in Kind::of_pods(cluster) {
-        let key = of_kind(set, *kind);
-        let row = AddressSet {
-            name: name::<AddressSet>(&key),
-            external_ids: ids(&key, owner),
-            ..Default::default()
-        };
-        put(fragment, &key, row);
-    }
+    Kind::of_pods(cluster).iter().for_each(|kind| put_set(set, *kind, owner, fragment));
+}
+
+/// A set of one kind.
+pub(super) fn put_set(set: &Key, kind: Kind, owner: &ObjectRef, fragment: &mut Fragment) {
+    let key = of_kind(set, kind);
+    let row = AddressSet {
+        name: name::<AddressSet>(&key),
+        external_ids: ids(&key, owner),
+        ..Default::default()
+    };
+    put(fragment, &key, row);
 }
 
 /// Adds addresses to the sets of their families.
@@ -74,6 +82,11 @@ pub(super) fn add_addresses(set: &Key, addresses: &[IpAddr], fragment: &mut Frag
 /// Adds what a pod has to the sets of its kinds.
 pub(super) fn add_pod(set: &Key, pod: &Assignment, fragment: &mut Fragment) {
     add_addresses(set, &pod.addresses, fragment);
+    add_link(set, pod, fragment);
+}
+
+/// Adds the Ethernet address of a pod that is on a network.
+pub(super) fn add_link(set: &Key, pod: &Assignment, fragment: &mut Fragment) {
     fragment.members.extend(pod.link().map(|mac| Member {
         row: RowId::of(AddressSet::TABLE, &of_kind(set, Kind::Link)),
         column: "addresses",
