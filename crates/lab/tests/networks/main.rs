@@ -3,6 +3,8 @@
 
 #[path = "../services/ask.rs"]
 mod ask;
+mod isolation;
+mod link;
 mod objects;
 mod questions;
 mod services;

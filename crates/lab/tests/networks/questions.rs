@@ -112,6 +112,16 @@ impl World {
         self.lab.control().run(&["bash", "-c", &script]).unwrap();
     }
 
+    /// Waits until no row of a table has this key, and every switch knows it.
+    pub fn wait_no_row(&self, table: &str, key: &str) {
+        let list = format!("ovn-nbctl --bare --columns=external_ids list {table}");
+        let watch = format!("ovsdb-client monitor unix:/run/ovn/ovnnb_db.sock OVN_Northbound {table} external_ids");
+        let script =
+            format!("while read -t 30 line; do {list} | grep -q '{key}' || exit 0; done < <({watch}); echo '{key} never went'; exit 1");
+        self.lab.control().run(&["bash", "-c", &script]).unwrap();
+        self.sync();
+    }
+
     /// Waits until every switch does what the controller has written.
     pub fn sync(&self) {
         self.lab.control().run(&["ovn-nbctl", "--wait=hv", "--timeout=30", "sync"]).unwrap();

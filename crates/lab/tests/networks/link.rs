@@ -1,0 +1,62 @@
+//! What is sent on a link without asking anybody for the way: to all, to addresses that interfaces make for themselves, and through a gateway
+//! that nobody needs. What counts is what the target's kernel received, for an answer may get lost in any case.
+
+use std::net::IpAddr;
+
+use crate::questions::World;
+
+/// How many of two echo requests to an address, with further options of ping, each of these pods has heard.
+pub fn heard(world: &World, from: &str, to: &str, by: &[&str]) -> Vec<u64> {
+    let count = || by.iter().map(|pod| echo_requests(world, pod, to.contains(':')));
+    let before: Vec<u64> = count().collect();
+    let script = format!("ping -n -q -c2 -i0.2 -W0.5 {to}; true");
+    world.shell(from).run(&["bash", "-c", &script]).unwrap();
+    count().zip(before).map(|(after, before)| after - before).collect()
+}
+
+/// How many echo requests a pod's kernel has received.
+fn echo_requests(world: &World, pod: &str, ipv6: bool) -> u64 {
+    let script = if ipv6 {
+        "awk '/^Icmp6InEchos / { print $2 }' /proc/net/snmp6"
+    } else {
+        r#"awk '/^Icmp:/ { if (!n) { for (i = 1; i <= NF; i++) if ($i == "InEchos") n = i } else print $n }' /proc/net/snmp"#
+    };
+    world.shell(pod).run(&["bash", "-c", script]).unwrap().trim().parse().unwrap()
+}
+
+/// The address a pod's interface made for itself, with the interface by which its neighbours reach it.
+pub fn link_local(world: &World, pod: &str) -> String {
+    let shown = world
+        .shell(pod)
+        .run(&["ip", "-6", "-o", "addr", "show", "dev", "eth0", "scope", "link"])
+        .unwrap();
+    let word = shown.split_whitespace().find(|word| word.starts_with("fe80:")).unwrap();
+    format!("{}%eth0", word.split_once('/').unwrap().0)
+}
+
+/// How many echo requests a neighbour hears that are handed to the gateway, from each address the sender has.
+pub fn heard_by_gateway(world: &World, network: &str, from: &str, to: &str) -> Vec<(IpAddr, IpAddr, u64)> {
+    let port = format!("network_{network}_to_switch");
+    let gateway = world
+        .lab
+        .control()
+        .run(&["ovn-nbctl", "get", "Logical_Router_Port", &port, "mac"])
+        .unwrap();
+    let gateway = gateway.trim().trim_matches('"');
+    let sources = [world.addresses(&format!("link {from}")), world.addresses(from)].concat();
+    let mut all = Vec::new();
+    for target in world.addresses(&format!("link {to}")) {
+        let set = ["ip", "neigh", "replace", &target.to_string(), "lladdr", gateway, "dev", "eth0"];
+        world.shell(from).run(&set).unwrap();
+        for source in sources.iter().filter(|source| source.is_ipv4() == target.is_ipv4()) {
+            let count = heard(world, from, &format!("-I {source} {target}"), &[to]);
+            all.push((*source, target, count[0]));
+        }
+        world
+            .shell(from)
+            .run(&["ip", "neigh", "del", &target.to_string(), "dev", "eth0"])
+            .unwrap();
+    }
+    assert_eq!(all.len(), 4, "two sources in two families");
+    all
+}
