@@ -1,8 +1,6 @@
 //! What is sent on a link without asking anybody for the way: to all, to addresses that interfaces make for themselves, and through a gateway
 //! that nobody needs. What counts is what the target's kernel received, for an answer may get lost in any case.
 
-use std::net::IpAddr;
-
 use crate::questions::World;
 
 /// How many of two echo requests to an address, with further options of ping, each of these pods has heard.
@@ -34,29 +32,31 @@ pub fn link_local(world: &World, pod: &str) -> String {
     format!("{}%eth0", word.split_once('/').unwrap().0)
 }
 
-/// How many echo requests a neighbour hears that are handed to the gateway, from each address the sender has.
-pub fn heard_by_gateway(world: &World, network: &str, from: &str, to: &str) -> Vec<(IpAddr, IpAddr, u64)> {
+/// How many echo requests a neighbour hears that are handed to the gateway, in each family, from each address the sender has.
+pub fn heard_by_gateway(world: &World, network: &str, from: &str, to: &str) -> [u64; 2] {
     let port = format!("network_{network}_to_switch");
     let gateway = world
         .lab
         .control()
         .run(&["ovn-nbctl", "get", "Logical_Router_Port", &port, "mac"])
         .unwrap();
-    let gateway = gateway.trim().trim_matches('"');
     let sources = [world.addresses(&format!("link {from}")), world.addresses(from)].concat();
-    let mut all = Vec::new();
+    let mut script = String::new();
     for target in world.addresses(&format!("link {to}")) {
-        let set = ["ip", "neigh", "replace", &target.to_string(), "lladdr", gateway, "dev", "eth0"];
-        world.shell(from).run(&set).unwrap();
+        script += &format!("ip neigh replace {target} lladdr {} dev eth0\n", gateway.trim());
         for source in sources.iter().filter(|source| source.is_ipv4() == target.is_ipv4()) {
-            let count = heard(world, from, &format!("-I {source} {target}"), &[to]);
-            all.push((*source, target, count[0]));
+            script += &format!("ping -n -q -c2 -i0.2 -W0.5 -I {source} {target} &\n");
         }
-        world
-            .shell(from)
-            .run(&["ip", "neigh", "del", &target.to_string(), "dev", "eth0"])
-            .unwrap();
     }
-    assert_eq!(all.len(), 4, "two sources in two families");
-    all
+    script += "wait\n";
+    for target in world.addresses(&format!("link {to}")) {
+        script += &format!("ip neigh del {target} dev eth0\n");
+    }
+    assert_eq!(script.matches("ping").count(), 4, "two sources in two families");
+    let count = || [false, true].map(|ipv6| echo_requests(world, to, ipv6));
+    let before = count();
+    let said = world.shell(from).run(&["bash", "-c", &script]).unwrap();
+    assert_eq!(said.matches("2 packets transmitted").count(), 4, "{said}");
+    let after = count();
+    [after[0] - before[0], after[1] - before[1]]
 }

@@ -6,6 +6,7 @@ mod ask;
 mod isolation;
 mod link;
 mod objects;
+mod policies;
 mod questions;
 mod services;
 mod tenants;

@@ -122,6 +122,25 @@ impl World {
         self.sync();
     }
 
+    /// Waits until an object was told something, and returns what.
+    pub fn told(&self, namespace: &str, name: &str, reason: &str) -> String {
+        let watch = format!(
+            "kubectl get events -n {namespace} --watch --no-headers -o custom-columns=MESSAGE:.message --field-selector involvedObject.name={name},reason={reason}"
+        );
+        let script =
+            format!("read -t 30 line < <(exec timeout 30 {watch}) && echo \"$line\" || {{ echo 'no Event {reason} on {name}'; exit 1; }}");
+        self.lab
+            .control()
+            .run(&["bash", "-c", &script])
+            .unwrap_or_else(|error| panic!("{error:#}"))
+    }
+
+    /// Waits until a pod is ready.
+    pub fn wait_pod(&self, pod: &str) {
+        let (namespace, name) = pod.split_once('/').unwrap();
+        self.kubectl(&["wait", "pod", name, "-n", namespace, "--for=condition=Ready", "--timeout=60s"]);
+    }
+
     /// Waits until every switch does what the controller has written.
     pub fn sync(&self) {
         self.lab.control().run(&["ovn-nbctl", "--wait=hv", "--timeout=30", "sync"]).unwrap();
