@@ -133,13 +133,16 @@ fn compile_port(name: &str, port: &str, networks: &[IpNet], on: &Key, owner: &Ob
 fn compile_fence(name: &str, read: &Read, owner: &ObjectRef, fragment: &mut Fragment) {
     for (subnet, gateway) in read.subnets.iter().zip(&read.gateways) {
         let ip = if is_ipv4(subnet) { "ip4" } else { "ip6" };
-        let mut from = format!("{ip}.src == {subnet} && {ip}.src != {gateway}");
+        let mut from = format!("{ip}.src == {subnet}");
         let behind = read.routes.iter().filter(|route| is_ipv4(&route.to) == is_ipv4(subnet));
         for to in behind.map(|route| route.to) {
             from += &format!(" && {ip}.dst != {to}");
         }
-        // Whatever it says where it comes from, who sends to a neighbour needs no router.
-        let condition = format!("inport == \"{}\" && ({ip}.dst == {subnet} || ({from}))", router_port(name));
+        // Whatever it says where it comes from, who sends to a neighbour needs no router. The router's own answers come this way too.
+        let condition = format!(
+            "inport == \"{}\" && {ip}.src != {gateway} && ({ip}.dst == {subnet} || ({from}))",
+            router_port(name)
+        );
         let key = Key::new(format!("fence/network/{name}/{subnet}"));
         let row = LogicalRouterPolicy {
             action: "drop".to_owned(),
