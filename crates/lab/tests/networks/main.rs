@@ -4,10 +4,12 @@
 #[path = "../services/ask.rs"]
 mod ask;
 mod isolation;
+mod life;
 mod link;
 mod objects;
 mod policies;
 mod questions;
+mod routes;
 mod services;
 mod tenants;
 #[path = "../world/mod.rs"]

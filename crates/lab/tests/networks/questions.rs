@@ -10,7 +10,7 @@ use netloom_lab::echo::client::Attempt;
 use netloom_lab::{Lab, Machine, Shell};
 
 use crate::ask::Protocol;
-use crate::objects::{TCP, UDP, namespace, policy};
+use crate::objects::{TCP, UDP, policy};
 use crate::world::{lab_with, wait_ready};
 
 /// Questions to a service: that one of three backends never answers by chance is less likely than one in five million.
@@ -91,15 +91,6 @@ impl World {
         let spec = format!("{{ podSelector: {{ matchLabels: {{ marker: n{number} }} }} }}");
         self.lab.apply(&policy("default", "marker", &spec)).unwrap();
         self.wait_row("ACL", &format!("deny/default/marker=n{number}/ingress"));
-        self.sync();
-    }
-
-    /// The same for what is said of namespaces.
-    pub fn settle_namespaces(&self) {
-        let name = format!("marker-{}", self.markers.fetch_add(1, Ordering::Relaxed));
-        self.lab.apply(&namespace(&name, "netloom.io/isolation: pods")).unwrap();
-        self.wait_row("Port_Group", &format!("network/{name}-vn"));
-        self.kubectl(&["delete", "namespace", &name]);
         self.sync();
     }
 
