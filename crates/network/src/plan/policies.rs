@@ -110,6 +110,8 @@ impl Planner {
             self.dirty.extend(subject.map(|pods| Unit::Selection(pods, Role::Subject)));
             self.mark(Unit::Policy(policy));
         }
+        let apps = self.cluster.apps().filter(|app| app.namespace == name).cloned();
+        self.dirty.extend(apps.map(Unit::App));
     }
 
     fn uses(&self, name: &PolicyName) -> BTreeSet<(Selection, Role)> {

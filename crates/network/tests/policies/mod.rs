@@ -10,6 +10,7 @@ use netloom_network::app::{APP, NAME};
 use netloom_network::cluster::NamedPort;
 use netloom_network::custom_network::NETWORK;
 use netloom_network::isolation::{ISOLATED, ISOLATION};
+use netloom_network::policy::log::POLICY_LOG;
 use netloom_network::policy::{
     BlockSpec, Expression, LabelSelector, NetworkPolicySpec, NumberOrName, PeerSpec, PortSpec, Role, RuleSpec, Selection,
 };
@@ -82,12 +83,13 @@ impl Objects {
 }
 
 pub fn object() -> impl Strategy<Value = Object> {
-    let namespace = (0..2usize, labels(), isolation(), network_named()).prop_map(|(number, labels, mut annotations, network)| {
-        annotations.extend(network);
-        let name = NAMESPACES[number];
-        let namespace = Namespace::new(name, String::new(), labels).annotated(annotations);
-        Object::Namespace(name.to_owned(), namespace)
-    });
+    let namespace =
+        (0..2usize, labels(), isolation(), network_named(), logged()).prop_map(|(number, labels, mut annotations, network, log)| {
+            annotations.extend(network.into_iter().chain(log));
+            let name = NAMESPACES[number];
+            let namespace = Namespace::new(name, String::new(), labels).annotated(annotations);
+            Object::Namespace(name.to_owned(), namespace)
+        });
     let policy = (0..6usize, spec()).prop_map(|(number, spec)| {
         let name = PolicyName {
             namespace: NAMESPACES[number % 2].to_owned(),
@@ -159,6 +161,18 @@ fn isolation() -> impl Strategy<Value = BTreeMap<String, String>> {
             .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
         given.collect()
     })
+}
+
+/// The annotation that asks for a log, of a namespace or a cluster-wide policy.
+pub fn logged() -> impl Strategy<Value = Option<(String, String)>> {
+    let asked = prop_oneof![
+        2 => Just("dropped"),
+        2 => Just("allowed"),
+        2 => Just("all"),
+        1 => Just("none"),
+        1 => Just("nonsense")
+    ];
+    prop::option::weighted(0.4, asked.prop_map(|asked| (POLICY_LOG.to_owned(), asked.to_owned())))
 }
 
 pub fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {

@@ -6,13 +6,14 @@ use crate::cluster::{Cluster, Pod, PodName};
 use crate::key::Key;
 use crate::northbound::{Placed, ids, put};
 use crate::policy::Direction;
+use crate::policy::log::Verdict;
 use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
 use crate::service::{Service, ServiceName};
 use crate::unit::Fragment;
 use crate::unit::policy::clause::Side;
 use crate::unit::policy::sets::{add_pod, among, group_name, put_group, put_sets};
-use crate::unit::policy::{ALLOW, DENY, Tier, acl};
+use crate::unit::policy::{ALLOW, ALLOW_AND_LOG, DENY, Tier, acl, log};
 
 const REASON: &str = "ConflictingApp";
 
@@ -26,18 +27,27 @@ pub(in crate::unit) fn compile(cluster: &Cluster, app: &App, fragment: &mut Frag
     }
     let (owner, group) = (cluster.namespace_ref(&app.namespace), network(app));
     put_group(&group, &owner, fragment);
-    let mut rules = vec![("deny", DENY, "drop", "ip".to_owned())];
+    let [dropped, allowed] = [Verdict::Dropped, Verdict::Allowed].map(|verdict| cluster.log(&app.namespace, verdict));
+    let mut rules = vec![("deny/ingress", DENY, "drop", "ip".to_owned(), dropped)];
     if app.name.is_some() {
         put_sets(cluster, &group, &owner, fragment);
-        rules.push(("inside", ALLOW, "allow-related", among(cluster, Side::Source, [&group])));
+        let inside = among(cluster, Side::Source, [&group]);
+        if allowed.is_some() {
+            let first = log::first_of_connections(&inside);
+            rules.push(("inside/ingress/log", ALLOW_AND_LOG, "allow-related", first, allowed));
+        }
+        rules.push(("inside/ingress", ALLOW, "allow-related", inside, None));
     }
-    for (what, priority, action, condition) in rules {
-        let key = Key::new(format!("{group}/{what}/{}", Direction::Ingress.as_str()));
+    for (what, priority, action, condition, log) in rules {
+        let key = Key::new(format!("{group}/{what}"));
         let condition = format!("{} && {condition}", Direction::Ingress.of_group(&group_name(&group)));
-        let row = Acl {
+        let mut row = Acl {
             external_ids: ids(&key, &owner),
             ..acl(Tier::Policy, Direction::Ingress, priority, action, condition)
         };
+        if let Some(log) = log {
+            row = log.on(row, &format!("app {app}"));
+        }
         put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
     }
 }
