@@ -112,6 +112,8 @@ impl Planner {
         }
         let apps = self.cluster.apps().filter(|app| app.namespace == name).cloned();
         self.dirty.extend(apps.map(Unit::App));
+        let groups = self.cluster.security_groups.keys().filter(|group| group.namespace == name);
+        self.dirty.extend(groups.cloned().map(Unit::SecurityGroup));
     }
 
     fn uses(&self, name: &PolicyName) -> BTreeSet<(Selection, Role)> {

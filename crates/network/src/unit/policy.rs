@@ -43,6 +43,8 @@ impl Tier {
     const BEFORE_REST: [Self; 3] = [Self::Always, Self::Admin, Self::Policy];
 }
 
+/// What is denied to everybody alike, below the same denial of one that is logged.
+const DENY_ALL: i64 = 999;
 /// What no policy allows to an isolated pod.
 const DENY: i64 = 1000;
 /// What a policy allows.

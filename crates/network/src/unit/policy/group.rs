@@ -5,13 +5,14 @@ use crate::cluster::{Cluster, Pod, PodName};
 use crate::key::Key;
 use crate::northbound::{Placed, ids, put};
 use crate::policy::Direction;
+use crate::policy::log::Verdict;
 use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
 use crate::security_group::{Remote, Rule, SecurityGroupName};
 use crate::unit::Fragment;
 use crate::unit::policy::clause::Addresses;
 use crate::unit::policy::sets::{add_pod, among, group_name, put_group, put_sets};
-use crate::unit::policy::{ALLOW, DENY, Tier, acl};
+use crate::unit::policy::{ALLOW, DENY, DENY_ALL, Tier, acl};
 
 const UNKNOWN: &str = "UnknownSecurityGroup";
 
@@ -37,7 +38,7 @@ pub(in crate::unit) fn compile_shared(cluster: &Cluster, fragment: &mut Fragment
         let condition = format!("{} && ip", direction.of_group(&group_name(&group)));
         let row = Acl {
             external_ids: ids(&key, &owner),
-            ..acl(Tier::Always, direction, DENY, "drop", condition)
+            ..acl(Tier::Always, direction, DENY_ALL, "drop", condition)
         };
         put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
     }
@@ -54,6 +55,7 @@ pub(in crate::unit) fn compile(cluster: &Cluster, name: &SecurityGroupName, frag
         .extend(complaints.map(|why| problem("InvalidSecurityGroup", why.clone())));
     put_group(&group, &owner, fragment);
     put_sets(cluster, &group, &owner, fragment);
+    log_denial(cluster, name, fragment);
     for rule in &read.rules {
         if let Some(Remote::Group(remote)) = &rule.remote
             && cluster.security_group(remote).is_none()
@@ -71,6 +73,24 @@ pub(in crate::unit) fn compile(cluster: &Cluster, name: &SecurityGroupName, frag
             external_ids: ids(&key, &owner),
             ..acl(Tier::Always, rule.direction, ALLOW, "pass", condition)
         };
+        put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
+    }
+}
+
+/// The denial of all groups, of one group's pods and logged.
+fn log_denial(cluster: &Cluster, name: &SecurityGroupName, fragment: &mut Fragment) {
+    let Some(log) = cluster.log(&name.namespace, Verdict::Dropped) else {
+        return;
+    };
+    let group = members(name);
+    for direction in Direction::ALL {
+        let key = Key::new(format!("{group}/deny/{}", direction.as_str()));
+        let condition = format!("{} && ip", direction.of_group(&group_name(&group)));
+        let row = Acl {
+            external_ids: ids(&key, &cluster.security_group_ref(name)),
+            ..acl(Tier::Always, direction, DENY, "drop", condition)
+        };
+        let row = log.on(row, &format!("security group {name}"));
         put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
     }
 }
