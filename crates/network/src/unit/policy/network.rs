@@ -9,12 +9,13 @@ use crate::isolation::{self, Isolation};
 use crate::key::Key;
 use crate::northbound::{Placed, ids, put};
 use crate::policy::Direction;
+use crate::policy::log::Verdict;
 use crate::problem::{ObjectRef, Problem};
 use crate::rows::{Acl, PortGroup};
 use crate::unit::Fragment;
 use crate::unit::policy::clause::{Kind, Side};
 use crate::unit::policy::sets::{add_addresses, add_link, add_pod, among, group_name, put_group, put_set, put_sets, sent_by};
-use crate::unit::policy::{ALLOW, DENY, Tier, acl};
+use crate::unit::policy::{ALLOW, DENY, DENY_ALL, Tier, acl};
 
 /// Above what security groups say in the same tier.
 const CLOSED: i64 = 2000;
@@ -91,7 +92,7 @@ pub(in crate::unit) fn compile_shared(cluster: &Cluster, fragment: &mut Fragment
         "direct",
         &pods,
         Stage::BeforeServices,
-        DENY,
+        DENY_ALL,
         "drop",
         &to(cluster, [&pods, &services]),
     );
@@ -115,20 +116,16 @@ pub(in crate::unit) fn compile(cluster: &Cluster, namespace: &str, fragment: &mu
     let (group, own_services) = (network(namespace), services(namespace));
     let mut it = Rows { cluster, owner, fragment };
     it.put_network(&group);
-    if isolation < Isolation::Services {
-        it.put_acl(
-            "inside",
-            &group,
-            Stage::BeforeServices,
-            ALLOW,
-            "allow-related",
-            &to(cluster, [&group]),
-        );
+    let closed = isolation >= Isolation::Services;
+    if closed {
+        it.put_sets(&own_services);
+    }
+    let inside = to(cluster, std::iter::once(&group).chain(closed.then_some(&own_services)));
+    it.put_acl("inside", &group, Stage::BeforeServices, ALLOW, "allow-related", &inside);
+    it.log_direct(namespace, &group, &inside);
+    if !closed {
         return;
     }
-    it.put_sets(&own_services);
-    let inside = to(cluster, [&group, &own_services]);
-    it.put_acl("inside", &group, Stage::BeforeServices, ALLOW, "allow-related", &inside);
     let others: Vec<Key> = cluster
         .isolated(Isolation::Services)
         .filter(|other| *other != namespace)
@@ -234,24 +231,40 @@ impl Rows<'_> {
         self.put_acl("link", group, Stage::Arrival, CLOSED, "drop", &on_link);
     }
 
+    /// What all isolated namespaces deny, of one of them and logged.
+    fn log_direct(&mut self, namespace: &str, network: &Key, inside: &str) {
+        let Some(log) = self.cluster.log(namespace, Verdict::Dropped) else {
+            return;
+        };
+        let (key, pods) = (Key::new(format!("{network}/direct")), Shared::Pods.key());
+        let row = self.acl(&key, &pods, Stage::BeforeServices, DENY, "drop", inside);
+        let row = log.on(row, &format!("namespace {namespace} isolated"));
+        put(self.fragment, &key, row).add_to::<PortGroup>(self.fragment, &pods, "acls");
+    }
+
     fn put_sets(&mut self, set: &Key) {
         put_sets(self.cluster, set, &self.owner, self.fragment);
     }
 
     fn put_acl(&mut self, what: &str, group: &Key, stage: Stage, priority: i64, action: &str, condition: &str) {
         let key = Key::new(format!("{group}/{what}"));
+        let row = self.acl(&key, group, stage, priority, action, condition);
+        put(self.fragment, &key, row).add_to::<PortGroup>(self.fragment, group, "acls");
+    }
+
+    fn acl(&self, key: &Key, group: &Key, stage: Stage, priority: i64, action: &str, condition: &str) -> Acl {
         let direction = match stage {
             Stage::Arrival => Direction::Ingress,
             _ => Direction::Egress,
         };
         let condition = format!("{} && {condition}", direction.of_group(&group_name(group)));
         let mut row = Acl {
-            external_ids: ids(&key, &self.owner),
+            external_ids: ids(key, &self.owner),
             ..acl(Tier::Always, direction, priority, action, condition)
         };
         if stage == Stage::BeforeServices {
             row.options.clear();
         }
-        put(self.fragment, &key, row).add_to::<PortGroup>(self.fragment, group, "acls");
+        row
     }
 }
