@@ -41,7 +41,8 @@ pub fn heard_by_gateway(world: &World, network: &str, from: &str, to: &str) -> [
         .run(&["ovn-nbctl", "get", "Logical_Router_Port", &port, "mac"])
         .unwrap();
     let sources = [world.addresses(&format!("link {from}")), world.addresses(from)].concat();
-    let mut script = String::new();
+    // Several writers of one memory file may overwrite each other's lines; those of a pipe do not.
+    let mut script = "{\n".to_owned();
     for target in world.addresses(&format!("link {to}")) {
         script += &format!("ip neigh replace {target} lladdr {} dev eth0\n", gateway.trim());
         for source in sources.iter().filter(|source| source.is_ipv4() == target.is_ipv4()) {
@@ -52,6 +53,7 @@ pub fn heard_by_gateway(world: &World, network: &str, from: &str, to: &str) -> [
     for target in world.addresses(&format!("link {to}")) {
         script += &format!("ip neigh del {target} dev eth0\n");
     }
+    script += "} | cat\n";
     assert_eq!(script.matches("ping").count(), 4, "two sources in two families");
     let count = || [false, true].map(|ipv6| echo_requests(world, to, ipv6));
     let before = count();
