@@ -23,6 +23,8 @@ pub const GATEWAYS: &str = "netloom.io/gateways";
 pub const ROUTES: &str = "netloom.io/routes";
 /// External id with the number of a node's subnets, on its switch.
 pub const SLOT: &str = "netloom.io/slot";
+/// External id with what a `Network` said when it could last be read, on its router.
+pub const SPEC: &str = "netloom.io/spec";
 /// External id with the addressing in force, on the cluster router.
 pub const SETTINGS: &str = "netloom.io/settings";
 

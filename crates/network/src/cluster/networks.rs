@@ -62,6 +62,12 @@ impl Cluster {
         }
     }
 
+    /// A network as the pods on it have it: what it says, or said when it could last be read. Whoever deletes it or makes a mistake in it
+    /// neither cuts them off nor opens it.
+    pub(crate) fn network_in_force(&self, name: &str) -> Option<&Read> {
+        self.custom_network(name).ok().or_else(|| self.records.network_read(name))
+    }
+
     /// The network a pod is to be on, by its own annotation or that of its namespace.
     pub fn network_named<'a>(&'a self, name: &PodName, pod: &'a Pod) -> Option<&'a str> {
         let of_namespace = || custom_network::named(&self.namespaces.get(&name.namespace)?.annotations);
@@ -96,12 +102,13 @@ impl Cluster {
 
     /// Whether pods that are not on a network do not reach those that are.
     pub(crate) fn is_isolated_network(&self, name: &str) -> bool {
-        self.custom_network(name).is_ok_and(|network| network.isolated)
+        self.network_in_force(name).is_some_and(|network| network.isolated)
     }
 
     /// Whether any network is isolated.
     pub(crate) fn isolates_networks(&self) -> bool {
-        self.custom_networks.keys().any(|name| self.is_isolated_network(name))
+        let names = self.custom_networks.keys().chain(self.records.joined_networks());
+        names.into_iter().any(|name| self.is_isolated_network(name))
     }
 
     /// Whether anything is isolated from pods that are not in it.

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde_json::Value;
 
 use crate::cluster::{NodeName, PodName};
+use crate::custom_network::{self, Read};
 use crate::ipam::Mac;
 use crate::service::ServiceName;
 use crate::settings::{Settings, host_number};
@@ -53,6 +55,7 @@ pub struct Records {
     external_owners: HashMap<IpAddr, ServiceName>,
     pub(super) networks: BTreeMap<String, Members>,
     network_slots: BTreeMap<String, u64>,
+    network_specs: BTreeMap<String, (Value, Read)>,
 }
 
 /// Who is on a `Network`.
@@ -184,8 +187,28 @@ impl Records {
         free && self.network_slots.insert(network.to_owned(), slot) != Some(slot)
     }
 
+    /// What a network said when it could last be read: pods that are on it go by that.
+    pub fn network_spec(&self, network: &str) -> Option<&Value> {
+        self.network_specs.get(network).map(|(spec, _)| spec)
+    }
+
+    /// The same as it was read.
+    pub(crate) fn network_read(&self, network: &str) -> Option<&Read> {
+        self.network_specs.get(network).map(|(_, read)| read)
+    }
+
+    /// Notes what a network says, if it can be read.
+    pub fn record_network_spec(&mut self, network: &str, spec: &Value) {
+        if self.network_spec(network) != Some(spec)
+            && let Ok(read) = custom_network::read(spec)
+        {
+            self.network_specs.insert(network.to_owned(), (spec.clone(), read));
+        }
+    }
+
     /// Gives a network's slot back; says whether it had one.
     pub fn release_network(&mut self, network: &str) -> bool {
+        self.network_specs.remove(network);
         self.networks.remove(network);
         self.network_slots.remove(network).is_some()
     }

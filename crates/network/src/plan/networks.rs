@@ -9,15 +9,26 @@ use crate::unit::Unit;
 impl Planner {
     /// Adds, replaces or takes away a network.
     pub(super) fn change_custom_network(&mut self, name: &str, network: Option<CustomNetwork>) {
-        let isolated = |cluster: &Cluster| (cluster.is_isolated_network(name), cluster.isolates());
-        let before = isolated(&self.cluster);
-        self.cluster.set_custom_network(name, network);
-        let after = isolated(&self.cluster);
+        self.mark_isolation_changed_by(name, |cluster| cluster.set_custom_network(name, network));
         self.revision += 1; // it says of itself whether it is in force
         self.mark(Unit::CustomNetwork(name.to_owned()));
         let attached = self.cluster.records.attached(name).into_iter();
         let concerned: Vec<Unit> = attached.chain(self.cluster.pods_wanting(name)).cloned().map(Unit::Pod).collect();
         self.dirty.extend(concerned);
+    }
+
+    /// A network that is no more stays as it was until its last pod has left.
+    fn release_custom_network(&mut self, name: &str) {
+        self.mark_isolation_changed_by(name, |cluster| {
+            cluster.records.release_network(name);
+        });
+    }
+
+    fn mark_isolation_changed_by(&mut self, network: &str, change: impl FnOnce(&mut Cluster)) {
+        let isolated = |cluster: &Cluster| (cluster.is_isolated_network(network), cluster.isolates());
+        let before = isolated(&self.cluster);
+        change(&mut self.cluster);
+        let after = isolated(&self.cluster);
         if before.0 != after.0 {
             self.mark(Unit::Isolation);
         }
@@ -61,12 +72,17 @@ impl Planner {
         });
         for name in names.collect::<Vec<_>>() {
             let records = &self.cluster.records;
-            if !self.cluster.custom_networks.contains_key(&name) {
+            let Some(network) = self.cluster.custom_networks.get(&name) else {
                 if records.attached(&name).is_empty() {
-                    self.cluster.records.release_network(&name);
+                    self.release_custom_network(&name);
                 }
                 continue;
+            };
+            if self.cluster.custom_network(&name).is_ok() {
+                let spec = network.spec.clone();
+                self.cluster.records.record_network_spec(&name, &spec);
             }
+            let records = &self.cluster.records;
             if records.network_slot(&name).is_some() || self.cluster.custom_network(&name).is_err() {
                 continue;
             }

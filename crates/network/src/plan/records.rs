@@ -44,6 +44,8 @@ pub fn read_records(observed: &Northbound) -> Records {
         let network = text(row, KEY).and_then(|key| key.strip_prefix("router/network/").map(str::to_owned));
         if let (Some(network), Some(slot)) = (network, text(row, key::SLOT).and_then(|slot| slot.parse().ok())) {
             records.record_network(&network, slot);
+            let spec = text(row, key::SPEC).and_then(|spec| serde_json::from_str(&spec).ok());
+            spec.iter().for_each(|spec| records.record_network_spec(&network, spec));
         }
     }
     records

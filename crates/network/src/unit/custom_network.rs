@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use crate::cluster::Cluster;
 use crate::custom_network::{Read, Route};
 use crate::ipam::{Assignment, Attachment, Mac};
-use crate::key::{Key, SLOT};
+use crate::key::{Key, SLOT, SPEC};
 use crate::northbound::{Placed, group_key, ids, put};
 use crate::problem::{ObjectRef, Problem};
 use crate::rows::{
@@ -51,13 +51,16 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
     };
     let (mut external_ids, row) = (ids(&router(name), &owner), LogicalRouter::default());
     external_ids.insert(SLOT.to_owned(), slot.to_string());
+    let spec = cluster.records.network_spec(name).map(ToString::to_string);
+    external_ids.extend(spec.map(|spec| (SPEC.to_owned(), spec)));
     let row = LogicalRouter {
         name: format!("network_{name}"),
         external_ids,
         ..row
     };
     put(fragment, &router(name), row);
-    compile_switch(name, &owner, read.as_ref().ok().copied(), fragment);
+    let read = cluster.network_in_force(name);
+    compile_switch(name, &owner, read, fragment);
 
     let joined = settings.network_join_addresses(slot);
     compile_port(
@@ -73,7 +76,7 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
         let key = format!("route/network/{name}/{prefix}");
         route(&router(name), key, prefix.to_owned(), hub.addr(), &owner, fragment);
     }
-    if let Ok(read) = read {
+    if let Some(read) = read {
         let gateways = read.subnets.iter().zip(&read.gateways);
         let gateways: Vec<IpNet> = gateways
             .filter_map(|(subnet, ip)| IpNet::new(*ip, subnet.prefix_len()).ok())

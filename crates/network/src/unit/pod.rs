@@ -53,7 +53,7 @@ pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment
             external_ids.insert(NETWORK_ADDRESSES.to_owned(), join(&attachment.addresses));
             custom_network::lead(cluster, &owner, assignment, attachment, fragment);
             own.extend(attachment.addresses.iter().map(IpNet::addr));
-            let network = cluster.custom_network(&attachment.network).ok();
+            let network = cluster.network_in_force(&attachment.network);
             security = own.iter().map(ToString::to_string).collect();
             // Whoever leads out of the network also has what is behind it.
             let behind = own
