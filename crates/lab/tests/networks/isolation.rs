@@ -27,6 +27,7 @@ fn isolated_networks_and_namespaces_are_reached_through_services_only() {
     what_is_sent_on_the_link_is_not_heard(&world);
     the_gateway_leads_to_no_neighbour(&world);
     a_network_opens_and_closes(&world);
+    a_deleted_network_stays_closed(&world);
     assert_eq!(ended(&world.lab), Vec::<String>::new(), "parts crashed");
 }
 
@@ -156,4 +157,27 @@ fn a_network_opens_and_closes(world: &World) {
             ("a/p1", "link d/p1", Nobody),
         ],
     );
+}
+
+fn a_deleted_network_stays_closed(world: &World) {
+    use Answer::{Itself, Nobody};
+    world.kubectl(&["delete", "network", "shut"]);
+    world.told("a", "p1", "NetworkNeedsNewPod");
+    world.sync();
+    world.check(
+        "a network that was deleted",
+        &[
+            ("a/p1", "link a/p2", Itself),
+            ("a/p1", "a/p2", Itself),
+            ("a/p1", "default/p2", Itself),
+            ("default/p1", "a/p1", Nobody),
+            ("default/p1", "a/p2", Nobody),
+            ("a/p1", "link d/p1", Nobody),
+            ("default/p1", "service a/p2", Answer::Pods(&["a/p2"])),
+        ],
+    );
+    world.kubectl(&["delete", "pod", "--all", "-n", "a"]);
+    world.kubectl(&["delete", "pod", "--all", "-n", "d"]);
+    world.wait_no_row("Logical_Router", "router/network/shut");
+    world.wait_no_row("Port_Group", "custom-network/shut");
 }
