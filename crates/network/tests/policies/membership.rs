@@ -14,8 +14,13 @@ fn groups_of(cluster: &Cluster, name: &PodName, pod: &Pod) -> BTreeSet<String> {
     let any = |least| cluster.namespaces.keys().any(|namespace| isolation(namespace) >= least);
     let own = isolation(&name.namespace);
     let mut groups = BTreeSet::new();
-    let isolated = |network: &str| cluster.custom_network(network).is_ok_and(|network| network.isolated);
-    if any(Isolation::Pods) || cluster.custom_networks.keys().any(|name| isolated(name)) {
+    // A network that cannot be read, or is no more, is for its pods what it was.
+    let isolated = |network: &str| match cluster.custom_network(network) {
+        Ok(network) => network.isolated,
+        Err(_) => cluster.records.network_spec(network).is_some_and(|spec| spec["isolated"] == true),
+    };
+    let networks = cluster.custom_networks.keys().chain(cluster.records.joined_networks());
+    if any(Isolation::Pods) || networks.into_iter().any(|name| isolated(name)) {
         groups.insert("isolation/pods".to_owned());
     }
     if any(Isolation::Services) && own < Isolation::Services {
@@ -73,6 +78,10 @@ pub fn wrong_groups(planner: &Planner) -> Vec<String> {
                 for (kind, address) in ips.chain(link) {
                     addresses.entry(format!("{group}/{kind}")).or_default().insert(address);
                 }
+            }
+            if group == "isolation/pods" && assignment.attachment.is_some() {
+                let neighbours = addresses.entry("isolation/neighbours/link".to_owned()).or_default();
+                neighbours.insert(assignment.mac.to_string());
             }
             ports.entry(group).or_default().insert(port.to_string());
         }
