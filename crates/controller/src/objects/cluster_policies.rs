@@ -4,7 +4,7 @@
 use k8s_openapi::ClusterResourceScope;
 use kube::api::ObjectMeta;
 use netloom_network::policy::cluster::GROUP;
-use netloom_network::{Cluster, ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, Object};
+use netloom_network::{Cluster, ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, Object, manifest};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -60,8 +60,12 @@ fn reduce(kind: ClusterPolicyKind, metadata: ObjectMeta, spec: Value) -> Object 
         kind,
         name: metadata.name.unwrap_or_default(),
     };
-    let uid = metadata.uid.unwrap_or_default();
-    Object::ClusterPolicy(name, ClusterPolicy { uid, spec })
+    let policy = ClusterPolicy {
+        uid: metadata.uid.unwrap_or_default(),
+        annotations: manifest::relevant(metadata.annotations.unwrap_or_default()),
+        spec,
+    };
+    Object::ClusterPolicy(name, policy)
 }
 
 /// The policies of a kind that a cluster has; only their names are filled in.

@@ -15,7 +15,6 @@ use std::net::IpAddr;
 
 use ask::{Ask, Protocol, answered, ask};
 use connections::{a_new_pod_is_isolated_from_its_first_packet, connections_end_with_what_allowed_them};
-use logging::verdicts_are_logged_with_names;
 use netloom_lab::Machine;
 use operations::every_operation_takes_hold_and_concerns_nobody_else;
 use questions::{Question, TCP, UDP, World, policy};
@@ -36,7 +35,6 @@ fn policies_say_who_reaches_whom() {
     connections_end_with_what_allowed_them(&world);
     a_new_pod_is_isolated_from_its_first_packet(&world);
     every_operation_takes_hold_and_concerns_nobody_else(&world);
-    verdicts_are_logged_with_names(&world);
     assert_eq!(ended(&world.lab), Vec::<String>::new(), "parts crashed");
 }
 

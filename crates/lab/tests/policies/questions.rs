@@ -62,8 +62,13 @@ pub struct Question<'a> {
 
 impl World {
     pub fn up() -> Self {
+        Self::named("policies")
+    }
+
+    /// One of its own, for a test that runs beside another.
+    pub fn named(test: &str) -> Self {
         let world = Self {
-            lab: lab_with("policies", |spec| spec.nodes(2)),
+            lab: lab_with(test, |spec| spec.nodes(2)),
             markers: AtomicUsize::new(0),
         };
         let namespaces = namespace("shop", "team: shop") + &namespace("other", "team: other") + &namespace("marker", "team: none");

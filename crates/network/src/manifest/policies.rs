@@ -44,8 +44,12 @@ pub(super) fn cluster_policy(kind: &str, metadata: Metadata, manifest: &Value) -
         kind: ClusterPolicyKind::parse(kind).filter(|_| ours)?,
         name: metadata.name,
     };
-    let (uid, spec) = (metadata.uid, manifest["spec"].clone());
-    Some(Object::ClusterPolicy(name, ClusterPolicy { uid, spec }))
+    let policy = ClusterPolicy {
+        uid: metadata.uid,
+        annotations: relevant(metadata.annotations),
+        spec: manifest["spec"].clone(),
+    };
+    Some(Object::ClusterPolicy(name, policy))
 }
 
 /// Ports with a name, of the containers that run as long as the pod does.

@@ -71,6 +71,8 @@ impl fmt::Display for ClusterPolicyName {
 pub struct ClusterPolicy {
     /// UID.
     pub uid: String,
+    /// Annotations that concern us.
+    pub annotations: BTreeMap<String, String>,
     /// Its spec.
     pub spec: Value,
 }

@@ -1,9 +1,10 @@
-//! Which verdicts of policies are logged: what the annotation of a namespace asks for, about policies of that namespace.
+//! Which verdicts are logged: what the annotation of a namespace asks for, about its policies, its apps, its groups and its isolation; and
+//! what that of a cluster-wide policy asks for, about itself.
 
 use crate::cluster::Cluster;
-use crate::policy::{Namespace, PolicyName};
+use crate::policy::{ClusterPolicyName, Namespace, PolicyName};
 
-/// The annotation: `dropped`, `allowed` or `all`.
+/// The annotation: `dropped`, `allowed`, `all` or `none`.
 pub const POLICY_LOG: &str = "netloom.io/policy-log";
 
 /// What became of a connection.
@@ -15,10 +16,10 @@ pub enum Verdict {
     Dropped,
 }
 
-/// What is logged of a namespace.
-pub struct Log<'a> {
-    /// The namespace.
-    pub namespace: &'a str,
+/// A verdict that is logged.
+pub struct Log {
+    /// Who asks for it: a namespace, or a cluster-wide policy by kind and name.
+    pub asker: String,
 }
 
 /// The annotation of a namespace.
@@ -37,11 +38,24 @@ pub(crate) fn asks(annotation: &str, verdict: Verdict) -> Option<bool> {
     }
 }
 
+fn log(annotation: &str, asker: impl ToString, verdict: Verdict) -> Option<Log> {
+    (asks(annotation, verdict) == Some(true)).then(|| Log { asker: asker.to_string() })
+}
+
 impl Cluster {
-    /// How a verdict of the policies of a namespace is logged, if it is.
-    pub(crate) fn log<'a>(&self, namespace: &'a str, verdict: Verdict) -> Option<Log<'a>> {
-        let annotation = log_of(self.namespaces.get(namespace))?;
-        (asks(annotation, verdict) == Some(true)).then_some(Log { namespace })
+    /// How a verdict of what a namespace has is logged, if it is.
+    pub(crate) fn log(&self, namespace: &str, verdict: Verdict) -> Option<Log> {
+        log(log_of(self.namespaces.get(namespace))?, namespace, verdict)
+    }
+
+    /// How a verdict of a cluster-wide policy is logged, if it is.
+    pub(crate) fn cluster_log(&self, name: &ClusterPolicyName, verdict: Verdict) -> Option<Log> {
+        log(self.cluster_log_of(name)?, name, verdict)
+    }
+
+    /// The annotation of a cluster-wide policy.
+    pub(crate) fn cluster_log_of(&self, name: &ClusterPolicyName) -> Option<&str> {
+        self.cluster_policies.get(name)?.annotations.get(POLICY_LOG).map(String::as_str)
     }
 
     /// Policies of a namespace.

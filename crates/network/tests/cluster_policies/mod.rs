@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use crate::policies;
 
 pub fn object() -> impl Strategy<Value = Object> {
-    (0..6usize, any::<bool>(), 0..3u16, subject(), rules(true), rules(false)).prop_map(
-        |(number, admin, priority, subject, ingress, egress)| {
+    let log = policies::logged();
+    (0..6usize, any::<bool>(), 0..3u16, subject(), rules(true), rules(false), log).prop_map(
+        |(number, admin, priority, subject, ingress, egress, log)| {
             let kind = ClusterPolicyKind::ALL[number % 3];
             let tier = if admin { "Admin" } else { "Baseline" };
             let name = ClusterPolicyName {
@@ -19,7 +20,12 @@ pub fn object() -> impl Strategy<Value = Object> {
                 name: format!("policy{number}"),
             };
             let spec = json!({ "tier": tier, "priority": priority * 500, "subject": subject, "ingress": ingress, "egress": egress });
-            Object::ClusterPolicy(name, ClusterPolicy { uid: String::new(), spec })
+            let policy = ClusterPolicy {
+                uid: String::new(),
+                annotations: log.into_iter().collect(),
+                spec,
+            };
+            Object::ClusterPolicy(name, policy)
         },
     )
 }

@@ -1,5 +1,5 @@
-//! ACLs that tell what they did. A namespace has one meter, which limits each of its ACLs on each node on its own. OVN tells every packet of an
-//! allowed connection, so that of what is allowed a second ACL tells the first packets only.
+//! ACLs that tell what they did. Who asks for it, a namespace or a cluster-wide policy, has one meter, which limits each of its ACLs on each node
+//! on its own. OVN tells every packet of an allowed connection, so that of what is allowed a second ACL tells the first packets only.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use crate::key::Key;
 use crate::northbound::{ids, put};
 use crate::policy::log::{Log, POLICY_LOG, Verdict, asks, log_of};
-use crate::problem::Problem;
+use crate::problem::{ObjectRef, Problem};
 use crate::rows::{Acl, Meter, MeterBand};
 use crate::unit::Fragment;
 
@@ -18,11 +18,11 @@ const BURST: i64 = 30;
 /// The longest name OVN takes.
 const LONGEST: usize = 63;
 
-fn meter(namespace: &str) -> String {
-    format!("policy-log_{namespace}")
+fn meter(asker: &str) -> String {
+    format!("policy-log_{asker}")
 }
 
-impl Log<'_> {
+impl Log {
     /// The same ACL, logged under a name.
     pub(super) fn on(&self, row: Acl, name: &str) -> Acl {
         let mut name: String = name.to_owned();
@@ -33,7 +33,7 @@ impl Log<'_> {
             log: true,
             name: Some(name),
             severity: Some("info".to_owned()),
-            meter: Some(meter(self.namespace)),
+            meter: Some(meter(&self.asker)),
             ..row
         }
     }
@@ -44,37 +44,46 @@ pub(super) fn first_of_connections(condition: &str) -> String {
     format!("{condition} && ct.new")
 }
 
+/// The others, also those of no connection.
+pub(super) fn not_first_of_connections(condition: &str) -> String {
+    format!("{condition} && (!ct.trk || !ct.new)")
+}
+
+/// What a namespace asks for.
 pub(in crate::unit) fn compile(cluster: &Cluster, namespace: &str, fragment: &mut Fragment) {
-    let Some(annotation) = log_of(cluster.namespaces.get(namespace)) else {
-        return;
-    };
-    let owner = cluster.namespace_ref(namespace);
+    if let Some(annotation) = log_of(cluster.namespaces.get(namespace)) {
+        put_meter(annotation, namespace, &cluster.namespace_ref(namespace), fragment);
+    }
+}
+
+/// The meter of one whose annotation asks for anything.
+pub(super) fn put_meter(annotation: &str, asker: &str, owner: &ObjectRef, fragment: &mut Fragment) {
     match [Verdict::Allowed, Verdict::Dropped].map(|verdict| asks(annotation, verdict)) {
         [Some(false), Some(false)] => return,
         [Some(_), Some(_)] => {}
         _ => {
             let why =
                 format!("{POLICY_LOG}: \"{annotation}\" says nothing; write dropped, allowed, all or none (until then nothing is logged)");
-            return fragment.problems.push(Problem::new(owner, "InvalidPolicyLog", why));
+            return fragment.problems.push(Problem::new(owner.clone(), "InvalidPolicyLog", why));
         }
     }
     let (key, band) = (
-        Key::new(format!("policy-log/{namespace}")),
-        Key::new(format!("policy-log/{namespace}/rate")),
+        Key::new(format!("policy-log/{asker}")),
+        Key::new(format!("policy-log/{asker}/rate")),
     );
     let rate = MeterBand {
         action: "drop".to_owned(),
         rate: RATE,
         burst_size: BURST,
-        external_ids: ids(&band, &owner),
+        external_ids: ids(&band, owner),
     };
     let rate = put(fragment, &band, rate).uuid();
     let row = Meter {
-        name: meter(namespace),
+        name: meter(asker),
         unit: "pktps".to_owned(),
         fair: Some(true),
         bands: BTreeSet::from([rate]),
-        external_ids: ids(&key, &owner),
+        external_ids: ids(&key, owner),
     };
     put(fragment, &key, row);
 }
