@@ -8,6 +8,7 @@ mod apps;
 mod cluster;
 mod cluster_policies;
 mod isolation;
+mod logs;
 mod policies;
 mod random;
 mod security_groups;
@@ -120,6 +121,8 @@ pub fn objects(random: &mut Random, shape: &Shape) -> Vec<Value> {
     if shape.has(Feature::SecurityGroups) {
         security_groups::mark(random, shape, &mut objects);
     }
+    // Of a copy, so that the rest is the same with and without.
+    logs::mark(&mut random.clone(), &mut objects);
     objects
 }
 
@@ -135,6 +138,7 @@ pub fn rules(random: &mut Random, shape: &Shape, objects: &[Value], known: &Know
     if shape.has(Feature::SecurityGroups) {
         rules.extend(security_groups::objects(random, shape, objects, known));
     }
+    logs::mark(&mut random.clone(), &mut rules);
     rules
 }
 
