@@ -4,6 +4,7 @@
 mod changes;
 
 use changes::{addresses, compile, planner};
+use netloom_network::rows::Acl;
 use netloom_network::{Key, Object, Planner, RowId, manifest};
 use serde_json::{Value, json};
 
@@ -164,4 +165,49 @@ fn a_pod_that_names_a_group_is_closed_before_the_group_exists_and_after() {
     planner.apply(named(""));
     compile(&mut planner);
     assert_eq!(ports(&planner, "security-groups"), 0);
+}
+
+#[test]
+fn a_log_touches_what_decides_in_the_namespace_and_no_pod() {
+    let asking = |log: &str| {
+        let annotations = json!({ "netloom.io/isolation": "pods", "netloom.io/policy-log": log });
+        object(&json!({ "kind": "Namespace", "metadata": { "name": "shop", "annotations": annotations } }))
+    };
+    let elsewhere = pod("other", "web", &json!({ "netloom.io/app": "billing" }));
+    let base = [
+        node(),
+        asking("none"),
+        pod("shop", "web", &json!({ "netloom.io/app": "billing" })),
+        pod("shop", "db", &json!({ "netloom.io/security-group": "db" })),
+        group("db", &json!([{ "direction": "Ingress" }])),
+        elsewhere,
+    ];
+    let mut planner = planner(base.into_iter().chain(pods("shop")));
+    let before = planner.desired().clone();
+    let named = |planner: &Planner| {
+        let logged = planner.desired().table::<Acl>().filter(|(_, acl)| acl.log);
+        let mut names: Vec<_> = logged.filter_map(|(_, acl)| acl.name).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(named(&planner), Vec::<String>::new());
+    planner.apply(asking("dropped"));
+    assert_eq!(planner.marked(), 4, "the log, the app, the group and the network of the namespace");
+    // A meter and its band; the app's denial; the isolation's and both of the group, which are new.
+    assert_eq!(compile(&mut planner), (2 + 1 + 1 + 2, 1 + 2));
+    assert_eq!(
+        named(&planner),
+        [
+            "app shop/billing",
+            "namespace shop isolated",
+            "security group shop/db",
+            "security group shop/db"
+        ]
+    );
+    planner.apply(asking("allowed"));
+    compile(&mut planner);
+    assert_eq!(named(&planner), ["app shop/billing"]);
+    planner.apply(asking("none"));
+    compile(&mut planner);
+    assert!(*planner.desired() == before);
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
-use netloom_ovsdb::{Replica, Row, Uuid};
+use netloom_ovsdb::{Datum, Replica, Row, Uuid};
 use serde_json::{Value, json};
 
 use crate::world::{PORT, World, holds, port_name};
@@ -155,4 +155,29 @@ async fn without_the_definitions_there_are_no_such_policies_until_they_come() {
     )
     .await;
     world.database.until("the ACL", |replica| acl(replica, "deny")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_nobody_understands_is_told_and_one_that_is_understood_is_written() {
+    let mut world = World::two_nodes().await;
+    create(
+        &world,
+        "watched",
+        "Admin",
+        json!([{ "action": "Deny", "from": [{ "namespaces": {} }] }]),
+    )
+    .await;
+    let ask = |log: &str| Patch::Merge(json!({ "metadata": { "annotations": { "netloom.io/policy-log": log } } }));
+    let asked = PatchParams::default();
+    policies(&world).patch("watched", &asked, &ask("denied")).await.unwrap();
+    let _controller = world.controller();
+    let message = world.kubernetes.event("watched", "InvalidPolicyLog").await;
+    assert!(message.contains("write dropped, allowed, all or none"), "{message}");
+    policies(&world).patch("watched", &asked, &ask("dropped")).await.unwrap();
+    let logged = |replica: &Replica| acl(replica, "watched").filter(|row| row.get("log").and_then(Datum::as_bool) == Some(true));
+    world.database.until("the log", logged).await;
+    world
+        .kubernetes
+        .condition(&policies(&world), "watched", "Accepted", "True", "Resolved")
+        .await;
 }
