@@ -11,6 +11,7 @@ use crate::app::{self, App};
 use crate::cluster_policy::{ClusterPolicy, ClusterPolicyName};
 use crate::group::{self, SecurityGroup};
 use crate::isolation::{self, Isolation};
+use crate::network::Network;
 use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::service::{Service, Slice};
@@ -87,6 +88,8 @@ pub struct Namespace {
     pub labels: Labels,
     /// How far it is shut to others.
     pub isolation: Isolation,
+    /// Name of the Network its pods are on, unless they name one themselves.
+    pub network: Option<String>,
     /// Mistakes in what it says about that.
     pub problems: Vec<Problem>,
 }
@@ -110,6 +113,8 @@ pub struct Pod {
     pub app: App,
     /// Names of the SecurityGroups it is in.
     pub groups: BTreeSet<String>,
+    /// Name of the Network it asks to be on.
+    pub network: Option<String>,
 }
 
 impl Pod {
@@ -161,6 +166,8 @@ pub struct Cluster {
     pub cluster_policies: BTreeMap<ClusterPolicyName, ClusterPolicy>,
     /// SecurityGroups.
     pub groups: BTreeMap<Name, SecurityGroup>,
+    /// Networks that users define.
+    pub networks: BTreeMap<String, Network>,
 }
 
 impl Cluster {
@@ -203,12 +210,18 @@ impl Cluster {
     /// All mistakes.
     pub fn problems(&self) -> Vec<Problem> {
         let pods = self.pods.keys();
-        let of_pods = pods.flat_map(|name| app::problems(self, name).into_iter().chain(group::problems(self, name)));
+        let of_pods = pods.flat_map(|name| {
+            let on_network = self.network_of(name).err().map(|problem| *problem);
+            (app::problems(self, name).into_iter())
+                .chain(group::problems(self, name))
+                .chain(on_network)
+        });
         let services = self.services.keys();
         let of_services = services.flat_map(|name| isolation::unpublished(self, name).into_iter().chain(app::of_service(self, name)));
         let read = (self.policies.values().map(|policy| &policy.problems))
             .chain(self.cluster_policies.values().map(|policy| &policy.problems))
             .chain(self.groups.values().map(|group| &group.problems))
+            .chain(self.networks.values().map(|network| &network.problems))
             .chain(self.namespaces.values().map(|namespace| &namespace.problems));
         let mut all: Vec<Problem> = read.flatten().cloned().chain(of_pods).chain(of_services).collect();
         all.sort();

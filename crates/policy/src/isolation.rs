@@ -1,5 +1,6 @@
-//! Isolated namespaces: pods of other namespaces do not reach theirs directly, or not even through a service. Judged before services
-//! are translated and before every policy, so it is no part of [`crate::evaluate`].
+//! Isolated namespaces: pods of other namespaces do not reach theirs directly, or not even through a service. Isolated Networks: pods that
+//! are not on them do not reach theirs directly. Judged before services are translated and before every policy, so it is no part of
+//! [`crate::evaluate`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -82,19 +83,31 @@ impl Isolation {
     }
 }
 
-/// What isolation of namespaces says of a packet that it concerns.
+/// What keeps a pod from others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shut {
+    /// Its namespace, which is isolated.
+    Namespace(String),
+    /// The Network it is on, which is isolated.
+    Network(String),
+}
+
+/// What isolation says of a packet that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
 pub enum Crossing {
-    /// Allowed: into an isolated namespace, but through a service.
+    /// Allowed: into an isolated namespace or Network, but through a service.
     ThroughService {
-        /// The isolated namespace.
-        namespace: String,
+        /// What is isolated.
+        #[serde(flatten)]
+        into: Shut,
     },
-    /// Denied: a pod of another namespace sends to a pod of this one directly.
+    /// Denied: a pod from without sends to a pod within directly.
     Direct {
-        /// The isolated namespace.
-        namespace: String,
+        /// What is isolated.
+        #[serde(flatten)]
+        into: Shut,
     },
     /// Denied: a pod of another namespace sends to a service that is this namespace's, or led it to one of its pods.
     Service {
@@ -115,7 +128,7 @@ impl Crossing {
     }
 }
 
-/// What isolation of namespaces says, if any is concerned. The service is one that translates; `published` says that it is met at a node's
+/// What isolation says, if it is concerned. The service is one that translates; `published` says that it is met at a node's
 /// port or an address outside.
 pub fn crossing(cluster: &Cluster, from: &Party, to: &Party, service: Option<&Name>, published: bool) -> Option<Crossing> {
     if let Some(service) = service {
@@ -139,10 +152,18 @@ pub fn crossing(cluster: &Cluster, from: &Party, to: &Party, service: Option<&Na
         }
     }
     let Party::Pod(to) = to else { return None };
-    let namespace = Some(&to.namespace).filter(|namespace| shut(namespace, Isolation::Pods))?.clone();
+    let into = if cluster.isolation(&to.namespace) >= Isolation::Pods {
+        // Where both are isolated, the namespace's isolation is what counts.
+        let namespace = Some(&to.namespace).filter(|namespace| shut(namespace, Isolation::Pods))?;
+        Shut::Namespace(namespace.clone())
+    } else {
+        let network = cluster.isolated_network_of(to)?;
+        let is_on_it = cluster.network_of(from).is_ok_and(|own| own == Some(network));
+        Shut::Network(Some(network).filter(|_| !is_on_it)?.to_owned())
+    };
     Some(match service {
-        Some(_) => Crossing::ThroughService { namespace },
-        None => Crossing::Direct { namespace },
+        Some(_) => Crossing::ThroughService { into },
+        None => Crossing::Direct { into },
     })
 }
 

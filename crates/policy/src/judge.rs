@@ -191,6 +191,16 @@ fn remarks(cluster: &Cluster, from: &End, to: &Destination, denied: bool) -> Vec
             remarks.push(format!("{subject} is on no node yet; the node it comes to will always reach it"));
         }
     }
+    if let (Party::Pod(one), Party::Pod(other)) = (&from.party, &to.end.party)
+        && let (Ok(Some(network)), Ok(Some(same))) = (cluster.network_of(one), cluster.network_of(other))
+        && (network == same && to.service.is_none())
+        && (has_range(cluster, one, Direction::Egress, true) || has_range(cluster, other, Direction::Ingress, true))
+    {
+        remarks.push(format!(
+            "{from} and {} are on network {network}: between their addresses there, ranges of addresses are compared with those, which was not judged",
+            to.end
+        ));
+    }
     let translated = to.service.as_ref().filter(|name| {
         let service = cluster.services.get(name);
         from.party == Party::External && service.is_some_and(|service| !service.external_local)

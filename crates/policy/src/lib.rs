@@ -18,6 +18,7 @@ mod group;
 mod isolation;
 mod judge;
 mod labels;
+mod network;
 mod policy;
 mod problem;
 mod read;
@@ -34,9 +35,10 @@ pub use cluster_policy::{
     Action, ClusterKind, ClusterPeer, ClusterPolicy, ClusterPolicyName, ClusterPorts, ClusterRule, ClusterRuleName, Pods, Scope, Tier,
 };
 pub use group::{GroupProtocol, GroupRule, Remote, SecurityGroup};
-pub use isolation::{Crossing, Isolation};
+pub use isolation::{Crossing, Isolation, Shut};
 pub use judge::judge;
 pub use labels::Selector;
+pub use network::Network;
 pub use policy::{Block, Direction, Peer, Policy, PortMatch, Ports, Rule};
 pub use problem::{Object, Problem};
 pub use resolve::Unknown;

@@ -18,9 +18,12 @@ use crate::cluster_policy::{ClusterKind, ClusterPolicy, ClusterPolicyName};
 use crate::fields;
 use crate::group::{self, SecurityGroup};
 use crate::isolation::Isolation;
+use crate::network::{self, Network};
 use crate::policy::Policy;
 use crate::service::{Endpoint, Service, ServicePort, Slice, SlicePort, TargetPort};
 
+/// Beginning of the apiVersion of our kinds.
+const OURS: &str = "netloom.io/";
 /// Label that names a slice's service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Annotation with a node's subnets, written by the controller.
@@ -47,6 +50,7 @@ impl Cluster {
             "AdminNetworkPolicy",
             "BaselineAdminNetworkPolicy",
             "SecurityGroup",
+            "Network",
             "Deployment",
             "ReplicaSet",
             "StatefulSet",
@@ -72,6 +76,12 @@ impl Cluster {
                     fields::close_unknown(&name, policy, spec);
                 }
             }
+            // Others have kinds of this name too.
+            "Network" => {
+                if text("/apiVersion").is_empty() || text("/apiVersion").starts_with(OURS) {
+                    self.networks.insert(name.to_owned(), Network::read(name, &manifest["spec"]));
+                }
+            }
             "SecurityGroup" => {
                 let name = named(&part(manifest, manifest, "metadata")?);
                 let group = SecurityGroup::read(&name, &manifest["spec"]);
@@ -93,11 +103,13 @@ impl Cluster {
     /// Adds a namespace.
     pub fn add_namespace(&mut self, object: &NamespaceObject) {
         let name = object.metadata.name.clone().unwrap_or_default();
-        let (isolation, problems) = Isolation::read(&name, &object.metadata.annotations.clone().unwrap_or_default());
+        let annotations = object.metadata.annotations.clone().unwrap_or_default();
+        let (isolation, problems) = Isolation::read(&name, &annotations);
         let labels = object.metadata.labels.clone().unwrap_or_default();
         let namespace = Namespace {
             labels,
             isolation,
+            network: network::named(&annotations),
             problems,
         };
         self.namespaces.insert(name, namespace);
@@ -229,9 +241,11 @@ fn pod(metadata: &ObjectMeta, spec: &PodSpec) -> Pod {
         .chain(sidecars)
         .flat_map(|container| container.ports.iter().flatten());
     let labels = metadata.labels.clone().unwrap_or_default();
+    let annotations = metadata.annotations.clone().unwrap_or_default();
     Pod {
         app: App::read(&labels),
-        groups: group::names(&metadata.annotations.clone().unwrap_or_default(), &labels),
+        groups: group::names(&annotations, &labels),
+        network: network::named(&annotations),
         labels,
         node: spec.node_name.clone().filter(|node| !node.is_empty()),
         host_network: spec.host_network == Some(true),

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::ask::{Source, Target};
 use crate::cluster::{Cluster, Name, Pod, Protocol};
+use crate::problem::Problem;
 use crate::service::backends;
 use crate::verdict::{End, Party};
 
@@ -20,6 +21,8 @@ pub enum Unknown {
     Finished { pod: Name },
     #[error("pod {pod} uses the network of its node, but has none yet; ask about node/NAME")]
     Unbound { pod: Name },
+    #[error("pod {pod} is on no network, so it neither sends nor receives: {why}")]
+    Waiting { pod: Name, why: String },
     #[error("there is no node {node}; there are: {}", list(names))]
     Node { node: String, names: Vec<String> },
     #[error("there is no service {service}; {}", there_is("services", &service.namespace, names))]
@@ -81,7 +84,7 @@ pub fn source(cluster: &Cluster, source: &Source) -> Result<End, Unknown> {
             party: node(name),
             addresses: node_addresses(cluster, name).ok_or_else(|| no_node(cluster, name))?,
         }),
-        Source::Address(address) => Ok(at(cluster, *address)),
+        Source::Address(address) => at(cluster, *address),
     }
 }
 
@@ -129,7 +132,7 @@ pub fn target(cluster: &Cluster, target: &Target, protocol: Protocol, port: u16,
             }
             match cluster.node_at(*address).and_then(|_| on_node_port(cluster, protocol, port)) {
                 Some((service, port)) => by_node_port(backends(cluster, service, protocol, port, from)?),
-                None => only(at(cluster, *address)),
+                None => only(at(cluster, *address)?),
             }
         }
     }
@@ -182,11 +185,23 @@ pub fn party_at(cluster: &Cluster, address: IpAddr) -> Party {
     }
 }
 
-fn at(cluster: &Cluster, address: IpAddr) -> End {
-    End {
-        party: party_at(cluster, address),
-        addresses: vec![address],
+fn at(cluster: &Cluster, address: IpAddr) -> Result<End, Unknown> {
+    let party = party_at(cluster, address);
+    if let Party::Pod(name) = &party {
+        is_on_its_network(cluster, name)?;
     }
+    Ok(End {
+        party,
+        addresses: vec![address],
+    })
+}
+
+fn is_on_its_network(cluster: &Cluster, name: &Name) -> Result<(), Unknown> {
+    let waiting = |problem: Box<Problem>| Unknown::Waiting {
+        pod: name.clone(),
+        why: problem.message,
+    };
+    cluster.network_of(name).map(drop).map_err(waiting)
 }
 
 fn node(name: &str) -> Party {
@@ -217,6 +232,7 @@ fn pod(cluster: &Cluster, name: &Name) -> Result<End, Unknown> {
     if found.host_network && found.node.is_none() {
         return Err(Unknown::Unbound { pod });
     }
+    is_on_its_network(cluster, name)?;
     let mut addresses = found.addresses.clone();
     if let (true, true, Some(node)) = (found.host_network, addresses.is_empty(), &found.node) {
         addresses = cluster.nodes.get(node).map(|node| node.addresses.clone()).unwrap_or_default();

@@ -189,6 +189,9 @@ fn of_slices(cluster: &Cluster, name: &Name, service: &Service, port: Option<&Se
             for address in &endpoint.addresses {
                 let pod = endpoint.pod.as_ref().filter(|name| cluster.pods.contains_key(name));
                 let party = pod.map_or_else(|| resolve::party_at(cluster, *address), |name| resolve::party_of(cluster, name));
+                if matches!(&party, Party::Pod(pod) if cluster.network_of(pod).is_err()) {
+                    continue; // it waits for its network
+                }
                 let (addresses, node) = found.entry((party, port)).or_default();
                 addresses.push(*address);
                 *node = endpoint.node.clone();
@@ -200,7 +203,10 @@ fn of_slices(cluster: &Cluster, name: &Name, service: &Service, port: Option<&Se
 
 /// What the endpoint controllers would make of the selector, for manifests that nobody has applied.
 fn of_selector(cluster: &Cluster, name: &Name, service: &Service, port: Option<&ServicePort>, number: u16) -> Backends {
-    let selected = |(pod_name, pod): &(&Name, &Pod)| pod_name.namespace == name.namespace && !pod.finished && service.selects(&pod.labels);
+    let selected = |(pod_name, pod): &(&Name, &Pod)| {
+        let answers = !pod.finished && cluster.network_of(pod_name).is_ok();
+        pod_name.namespace == name.namespace && answers && service.selects(&pod.labels)
+    };
     let mut found = Backends::new();
     let of_family = |ip: &IpAddr| service.cluster_ips.is_empty() || service.cluster_ips.iter().any(|own| own.is_ipv4() == ip.is_ipv4());
     for (pod_name, pod) in cluster.pods.iter().filter(selected) {

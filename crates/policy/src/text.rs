@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cluster::Name;
-use crate::isolation::Crossing;
+use crate::isolation::{Crossing, Shut};
 use crate::policy::Direction;
 use crate::verdict::{Decision, End, Flow, Miss, Step, Verdict, Why};
 
@@ -77,10 +77,16 @@ fn headline(flow: &Flow, all: usize) -> String {
 
 fn crossing(isolation: &Crossing, flow: &Flow) -> String {
     match isolation {
-        Crossing::ThroughService { namespace } => format!("namespace {namespace} is isolated, but reached through a service"),
-        Crossing::Direct { namespace } => {
-            format!("namespace {namespace} is isolated: pods of other namespaces reach its pods through services only, if at all")
-        }
+        Crossing::ThroughService { into } => match into {
+            Shut::Namespace(name) => format!("namespace {name} is isolated, but reached through a service"),
+            Shut::Network(name) => format!("network {name} is isolated, but reached through a service"),
+        },
+        Crossing::Direct { into } => match into {
+            Shut::Namespace(name) => {
+                format!("namespace {name} is isolated: pods of other namespaces reach its pods through services only, if at all")
+            }
+            Shut::Network(name) => format!("network {name} is isolated: pods that are not on it reach pods on it through services only"),
+        },
         Crossing::Service { namespace } => match &flow.service {
             Some(service) if service.namespace == *namespace => {
                 format!("namespace {namespace} is isolated with its services: pods of other namespaces do not reach them")

@@ -41,7 +41,7 @@ impl Verdict {
 /// One way a packet may go, and its fate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Flow {
-    /// Whether isolation of namespaces and both sides let it pass.
+    /// Whether isolation and both sides let it pass.
     pub allowed: bool,
     /// Who sends.
     pub from: End,
@@ -54,7 +54,7 @@ pub struct Flow {
     pub protocol: Protocol,
     /// The port at the receiver.
     pub port: u16,
-    /// What isolation of namespaces says, where one is concerned.
+    /// What isolation of namespaces and Networks says, where one is concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Crossing>,
     /// What the sender's policies say.

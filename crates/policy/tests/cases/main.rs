@@ -9,6 +9,7 @@ mod cluster_policies;
 mod groups;
 mod isolation;
 mod namespaces;
+mod networks;
 mod peers;
 mod ports;
 mod reasons;

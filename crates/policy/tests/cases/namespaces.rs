@@ -1,7 +1,7 @@
 //! Isolated namespaces: rules (a) to (e) as they were asked for, then isolation with services, and annotations that cannot be read.
 //! Namespace `a` is the isolated one; `b` and `c` are others.
 
-use netloom_policy::Crossing;
+use netloom_policy::{Crossing, Shut};
 
 use super::{annotated, answers, ask, check, cluster, policy, told};
 
@@ -279,12 +279,9 @@ fn the_strictest_that_may_be_meant_holds_for_what_nobody_knows() {
 fn it_is_told_apart_from_policies() {
     let read = cluster(&isolated());
     let crossing = |question: &str| ask(&read, question).unwrap().flows[0].isolation.clone();
-    let namespace = || "a".to_owned();
-    assert_eq!(crossing("b/web > a/web 80"), Some(Crossing::Direct { namespace: namespace() }));
-    assert_eq!(
-        crossing("b/web > svc/a/web 8000"),
-        Some(Crossing::ThroughService { namespace: namespace() })
-    );
+    let into = || Shut::Namespace("a".to_owned());
+    assert_eq!(crossing("b/web > a/web 80"), Some(Crossing::Direct { into: into() }));
+    assert_eq!(crossing("b/web > svc/a/web 8000"), Some(Crossing::ThroughService { into: into() }));
     assert_eq!(crossing("a/web > b/web 80"), None);
     assert_eq!(crossing("a/db > a/web 80"), None);
 }
