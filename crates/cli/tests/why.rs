@@ -153,6 +153,43 @@ fn manifests_of_all_kinds_count() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+const NETWORK: &str = "
+---
+apiVersion: netloom.io/v1alpha1
+kind: Network
+metadata: { name: tenants }
+spec: { subnets: [192.168.10.0/24], isolated: true }
+---
+kind: Pod
+metadata: { name: tenant-0, namespace: shop, annotations: { netloom.io/network: tenants } }
+---
+kind: Pod
+metadata: { name: lost-0, namespace: shop, annotations: { netloom.io/network: tenant } }
+";
+
+#[test]
+fn an_isolated_network_keeps_others_out() {
+    let all = SHOP.to_owned() + NETWORK;
+    let output = why(&["shop/web-0", "shop/tenant-0", "80", "-f", "-"], &all);
+    assert_eq!(
+        text(&output.stdout),
+        "denied: pod shop/web-0 to pod shop/tenant-0, TCP 80\n  \
+         isolated denied   network tenants is isolated: pods that are not on it reach pods on it through services only\n  \
+         egress   allowed  no policy isolates pod shop/web-0 for egress\n  \
+         ingress  allowed  no policy isolates pod shop/tenant-0 for ingress\n",
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let output = why(&["shop/web-0", "shop/lost-0", "80", "-f", "-"], &all);
+    assert_eq!(
+        text(&output.stderr),
+        "cannot tell: pod shop/lost-0 is on no network, so it neither sends nor receives: there is no Network \"tenant\"; create it or correct the \
+         name\n"
+    );
+    assert_eq!(output.status.code(), Some(2));
+}
+
 #[test]
 fn machines_read_json() {
     let output = why(
