@@ -14,6 +14,11 @@ apiVersion: v1
 kind: Namespace
 metadata: { name: shut, annotations: { netloom.io/isolation: pods } }
 ---
+apiVersion: netloom.io/v1alpha1
+kind: Network
+metadata: { name: blue }
+spec: { subnets: [192.168.10.0/24, 'fd01:10::/64'], isolated: true }
+---
 ";
 
 const REST: &str = "
@@ -80,7 +85,11 @@ fn the_verdict_is_compared_with_a_trace() {
     let pods = [("web", "node1"), ("near", "node1"), ("db", "node2"), ("far", "node2")].map(|(name, node)| labelled(name, node));
     let inside = labelled("inside", "node2").replace("name: inside, labels", "name: inside, namespace: shut, labels");
     let guarded = labelled("guarded", "node2").replace("labels: {", "labels: { netloom.io/security-group: web-only,");
-    lab.apply(&(NAMESPACE.to_owned() + &pods.concat() + &inside + &guarded + REST))
+    let tenants = [("tenant", "node1"), ("other", "node2")].map(|(name, node)| {
+        let on_blue = format!("name: {name}, annotations: {{ netloom.io/network: blue }}, labels");
+        labelled(name, node).replace(&format!("name: {name}, labels"), &on_blue)
+    });
+    lab.apply(&(NAMESPACE.to_owned() + &pods.concat() + &tenants.concat() + &inside + &guarded + REST))
         .unwrap();
     wait_ready(&lab);
     lab.control().run(&["ovn-nbctl", "--wait=sb", "sync"]).unwrap();
@@ -108,6 +117,14 @@ fn the_verdict_is_compared_with_a_trace() {
         (&["near", "guarded", "8080"], 0, 2),
         (&["near", "guarded", "9090", "--protocol", "udp"], 1, 2),
         (&["guarded", "near", "8080"], 1, 2),
+        // From and to pods on a network, by the addresses everybody knows them by.
+        (&["tenant", "other", "8080"], 0, 2),
+        (&["near", "tenant", "8080"], 1, 2),
+        (&["tenant", "near", "8080"], 0, 2),
+        (&["tenant", "db", "8080"], 1, 2),
+        (&["tenant", "svc/db", "80"], 1, 2),
+        (&["node/node2", "tenant", "8080"], 0, 2),
+        (&["tenant", "203.0.113.7", "443"], 0, 1),
     ] {
         let (exit, said) = why(&lab, question);
         assert_eq!(exit, Some(code), "{question:?}: {said}");
