@@ -1,5 +1,7 @@
 //! Which questions are asked about a cluster: of every kind of way a packet can take, with addresses and ports chosen at random.
 
+mod networks;
+
 use std::net::IpAddr;
 
 use netloom_network::ipam::Mac;
@@ -7,7 +9,7 @@ use netloom_policy::{Name, Protocol, Source, Target};
 use serde_json::Value;
 
 use crate::generate::{Random, of_kind, text};
-use crate::questions::Question;
+use crate::questions::{Expected, Question};
 use crate::world::{Compiler, Port, World, node_addresses, pod_name};
 
 /// Ports to ask about: those that pods have, and some that nobody has.
@@ -24,9 +26,27 @@ pub fn questions(random: &mut Random, world: &World, compiler: &Compiler, count:
     if pods.is_empty() {
         return questions;
     }
+    let on_networks: Vec<&Value> = pods
+        .iter()
+        .copied()
+        .filter(|pod| !compiler.pod_port(pod).on_network.is_empty())
+        .collect();
     while questions.len() < count {
         let (one, other) = (*random.pick(&pods), *random.pick(&pods));
         let node = *random.pick(&nodes);
+        if !on_networks.is_empty() && random.chance(40) {
+            let other: &Value = random.pick(&on_networks);
+            let other = compiler.pod_port(other);
+            // Mostly from one of its neighbours, if it has any.
+            let near: Vec<&Value> = on_networks
+                .iter()
+                .copied()
+                .filter(|pod| compiler.pod_port(pod).switch == other.switch)
+                .collect();
+            let one = if random.chance(70) { *random.pick(&near) } else { one };
+            questions.extend(networks::question(random, compiler, one, other));
+            continue;
+        }
         let asking = Asking { random, compiler };
         questions.extend(match asking.random.below(20) {
             0..=8 => asking.pod_to_pod(one, other),
@@ -78,7 +98,8 @@ impl Asking<'_> {
         let ends = Ends {
             from: (Source::Pod(name(one)), from),
             to: (Target::Pod(name(other)), to.addresses),
-            near: Some((to.switch, to.mac)),
+            // On a network these addresses are nobody's neighbour.
+            near: Some((to.switch, to.mac)).filter(|_| to.on_network.is_empty()),
             arrives: Some(to.name),
         };
         self.question("pod to pod", ends, None)
@@ -86,12 +107,16 @@ impl Asking<'_> {
 
     /// From a node, or from a pod that shares its network.
     fn node_to_pod(self, node: &Value, host: Option<&Value>, pod: &Value) -> Option<Question> {
-        let (from, to) = (self.compiler.management_port(node), self.compiler.pod_port(pod));
-        let kind = if from.switch == to.switch {
+        let (mut from, to) = (self.compiler.management_port(node), self.compiler.pod_port(pod));
+        let kind = if from.switch == text(pod, "/spec/nodeName") {
             "own node to pod"
         } else {
             "other node to pod"
         };
+        if !to.on_network.is_empty() {
+            // There the node is known by the address it has among pods, as it sends from unless told otherwise.
+            from.addresses.retain(|address| !node_addresses(node).contains(address));
+        }
         let source = host.map_or_else(
             || Source::Node(text(node, "/metadata/name").to_owned()),
             |host| Source::Pod(name(host)),
@@ -107,10 +132,9 @@ impl Asking<'_> {
 
     fn outside_to_pod(self, node: &Value, pod: &Value) -> Option<Question> {
         let (from, to) = (self.compiler.uplink(node), self.compiler.pod_port(pod));
-        let gateway: Value = serde_json::from_str(text(node, "/metadata/annotations/netloom.io~1gateway")).unwrap();
         let source = *self.random.pick(&from.addresses);
         let ends = Ends {
-            near: Some((from.switch.clone(), text(&gateway, "/mac").parse().unwrap())),
+            near: None,
             from: (
                 Source::Address(source),
                 Port {
@@ -128,7 +152,7 @@ impl Asking<'_> {
         let from = self.compiler.pod_port(pod);
         let to: IpAddr = self.random.pick(&crate::world::OUTSIDE).parse().unwrap();
         let ends = Ends {
-            arrives: Some(format!("uplink_{}", from.switch)),
+            arrives: Some(format!("uplink_{}", text(pod, "/spec/nodeName"))),
             from: (Source::Pod(name(pod)), from),
             to: (Target::Address(to), vec![to]),
             near: None,
@@ -192,10 +216,11 @@ impl Asking<'_> {
         let switch = &ends.from.1.switch;
         let next_hop = match ends.near {
             Some((near, mac)) if near == *switch => mac,
-            _ => self.compiler.router_mac(switch),
+            _ => ends.from.1.router,
         };
         Some(Question {
             kind,
+            expected: Expected::Verdict,
             ask: netloom_policy::Question {
                 from: ends.from.0,
                 to: ends.to.0,

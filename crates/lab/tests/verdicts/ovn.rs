@@ -182,11 +182,11 @@ impl Tracer {
         Self { control }
     }
 
-    /// What becomes of a packet, and for people also why.
-    pub fn trace(&self, datapath: &str, packet: &str, why: bool) -> String {
+    /// What becomes of a packet, and for people also why. Where it begins is said by the port it comes from.
+    pub fn trace(&self, packet: &str, why: bool) -> String {
         let form = if why { "--detailed" } else { "--summary" };
-        let answer = self.ask("trace", &[form, datapath, packet]);
-        let answer = answer.unwrap_or_else(|error| panic!("ovn-trace {datapath} '{packet}': {error}"));
+        let answer = self.ask("trace", &[form, packet]);
+        let answer = answer.unwrap_or_else(|error| panic!("ovn-trace '{packet}': {error}"));
         assert!(!answer.contains(USED_UP), "{CONNTRACK_STEPS} steps are too few:\n{answer}");
         answer
     }

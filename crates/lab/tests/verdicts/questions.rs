@@ -15,6 +15,7 @@ use crate::world::Port;
 pub struct Question {
     /// What kind it is, for the count.
     pub kind: &'static str,
+    pub expected: Expected,
     pub ask: netloom_policy::Question,
     /// The port it comes from, and the address it has there.
     pub from: Port,
@@ -24,6 +25,19 @@ pub struct Question {
     pub next_hop: Mac,
     /// The port it must come to if it is allowed; of a service none is known before.
     pub arrives: Option<String>,
+}
+
+/// What is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// What the evaluator says.
+    Verdict,
+    /// What it says where these addresses are those of the two pods.
+    VerdictByAddress,
+    /// That it comes to no pod, whatever policies say.
+    NoPod,
+    /// That it comes to nobody.
+    Nobody,
 }
 
 /// What OVN does with a packet.
@@ -84,8 +98,41 @@ impl Question {
 
     /// Asks both; none if it has no answer: a service without a backend, or whose backend is the sender.
     pub fn ask(&self, tracer: &Tracer, cluster: &Cluster) -> Option<Answer> {
+        match self.expected {
+            Expected::Verdict => self.compare(tracer, cluster),
+            Expected::VerdictByAddress => {
+                let mut there = cluster.clone();
+                if let (Source::Pod(from), Target::Pod(to)) = (&self.ask.from, &self.ask.to) {
+                    there.pods.get_mut(from)?.addresses = vec![self.source];
+                    there.pods.get_mut(to)?.addresses = vec![self.destination];
+                }
+                self.compare(tracer, &there)
+            }
+            Expected::NoPod => Some(self.stays_away(tracer, |port| port.starts_with("uplink_"))),
+            Expected::Nobody => Some(self.stays_away(tracer, |_| false)),
+        }
+    }
+
+    /// It comes out of these ports at most.
+    fn stays_away(&self, tracer: &Tracer, may: fn(&str) -> bool) -> Answer {
+        let fate = Fate::read(&tracer.trace(&self.packet(), false));
+        // The router may have the address itself, and answer.
+        let wrong = fate.outputs.iter().any(|port| !may(port) && *port != self.from.name);
+        let difference = wrong.then(|| {
+            let text = tracer.trace(&self.packet(), true);
+            format!("{self}: must not arrive, and OVN does {fate:?}\n{text}")
+        });
+        let allowed = false;
+        Answer { allowed, difference }
+    }
+
+    fn compare(&self, tracer: &Tracer, cluster: &Cluster) -> Option<Answer> {
         let verdict = judge(cluster, &self.ask).ok()?;
-        let text = tracer.trace(&self.from.switch, &self.packet(), false);
+        let of_family = |ip: &IpAddr| ip.is_ipv4() == self.destination.is_ipv4();
+        if !verdict.flows.iter().any(|flow| flow.to.addresses.iter().any(of_family)) {
+            return None; // all backends are on networks of the other family
+        }
+        let text = tracer.trace(&self.packet(), false);
         let fate = Fate::read(&text);
         let to_itself = fate.backend.is_some_and(|backend| backend.ip() == self.source);
         if to_itself {
@@ -95,7 +142,6 @@ impl Question {
         let chosen = fate.backend.map(|backend| (backend.ip(), backend.port()));
         let allowed = if chosen.is_none() && matches!(self.ask.to, Target::Service(_)) {
             // It never came to a choice, so no choice may be allowed.
-            let of_family = |ip: &IpAddr| ip.is_ipv4() == self.destination.is_ipv4();
             let mut allowed = flows.filter(|flow| flow.allowed);
             allowed.any(|flow| flow.to.addresses.iter().any(of_family))
         } else {
@@ -113,7 +159,7 @@ impl Question {
         };
         let difference = (!right).then(|| {
             let should = if allowed { "allowed" } else { "denied" };
-            let text = tracer.trace(&self.from.switch, &self.packet(), true);
+            let text = tracer.trace(&self.packet(), true);
             format!("{self}: {should} by the evaluator, and OVN does {fate:?}\n{verdict:#?}\n{text}")
         });
         Some(Answer { allowed, difference })

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use netloom_network::ipam::{GATEWAY_HOST, MANAGEMENT_HOST, Mac, SERVICE_HOST};
+use netloom_network::ipam::{Assignment, GATEWAY_HOST, MANAGEMENT_HOST, Mac, SERVICE_HOST};
 use netloom_network::settings::nth_host;
 use netloom_network::{Object, Planner, PodName, check, manifest};
 use serde_json::{Value, json};
@@ -128,14 +128,33 @@ impl World {
         cluster
     }
 
-    /// Pods with a port of their own.
+    /// Pods with a port of their own; one that waits for its network has none.
     pub fn pods(&self) -> impl Iterator<Item = &Value> {
-        of_kind(&self.objects, "Pod").filter(|pod| pod["spec"]["hostNetwork"] != true && text(pod, "/status/phase") == "Running")
+        self.running(false).filter(|pod| !addresses(pod).is_empty())
     }
 
     /// Pods that share their node's network.
     pub fn host_pods(&self) -> impl Iterator<Item = &Value> {
-        of_kind(&self.objects, "Pod").filter(|pod| pod["spec"]["hostNetwork"] == true && text(pod, "/status/phase") == "Running")
+        self.running(true)
+    }
+
+    fn running(&self, on_host: bool) -> impl Iterator<Item = &Value> {
+        of_kind(&self.objects, "Pod").filter(move |pod| {
+            let own = pod["spec"]["hostNetwork"] == true;
+            own == on_host && text(pod, "/status/phase") == "Running"
+        })
+    }
+
+    /// Both sides have every pod on the same network, and the same pods waiting for theirs.
+    pub fn check_networks(&self, compiler: &Compiler) {
+        let evaluator = self.evaluator();
+        for pod in self.running(false) {
+            let name = pod_name(pod);
+            let said = evaluator.network_of(&netloom_policy::Name::new(&name.namespace, &name.name));
+            let assignment = compiler.assignment(pod);
+            let done = assignment.map(|assignment| assignment.attachment.as_ref().map(|on| on.network.as_str()));
+            assert_eq!(said.as_ref().ok(), done.as_ref(), "{name}: {said:?}\n{}", self.to_text());
+        }
     }
 
     /// As a file for `netloom why -f` and `netloom plan -f`.
@@ -171,6 +190,12 @@ pub fn pod_name(pod: &Value) -> PodName {
     }
 }
 
+/// Hardware address of a node's gateway outside.
+fn gateway_mac(node: &Value) -> Mac {
+    let gateway: Value = serde_json::from_str(text(node, "/metadata/annotations/netloom.io~1gateway")).unwrap();
+    text(&gateway, "/mac").parse().unwrap()
+}
+
 /// Addresses a pod has.
 pub fn addresses(pod: &Value) -> Vec<IpAddr> {
     let addresses = pod["status"]["podIPs"].as_array().into_iter().flatten();
@@ -190,7 +215,9 @@ fn known(objects: &[Value], compiler: &Compiler) -> Known {
     });
     let services = of_kind(objects, "Service").flat_map(|service| service["spec"]["clusterIPs"].as_array().into_iter().flatten());
     Known {
-        pods: of_kind(objects, "Pod").flat_map(addresses).collect(),
+        pods: of_kind(objects, "Pod")
+            .flat_map(|pod| [addresses(pod), compiler.network_addresses(pod)].concat())
+            .collect(),
         nodes: nodes.collect(),
         services: services.filter_map(|ip| ip.as_str()?.parse().ok()).collect(),
         outside: OUTSIDE.map(|address| address.parse().unwrap()).to_vec(),
@@ -201,28 +228,45 @@ fn known(objects: &[Value], compiler: &Compiler) -> Known {
 #[derive(Clone, Debug)]
 pub struct Port {
     pub name: String,
-    /// The switch it is on.
+    /// The switch it is on, and the router's hardware address there.
     pub switch: String,
+    pub router: Mac,
     pub mac: Mac,
     pub addresses: Vec<IpAddr>,
+    /// Its addresses in the network it is on.
+    pub on_network: Vec<IpAddr>,
 }
 
 impl Compiler {
     /// The port of a pod.
     pub fn pod_port(&self, pod: &Value) -> Port {
-        let name = pod_name(pod);
-        let assignment = self
-            .planner
-            .cluster()
-            .records
-            .assignment(&name, text(pod, "/metadata/uid"))
-            .unwrap();
+        let assignment = self.assignment(pod).unwrap();
+        let node = text(pod, "/spec/nodeName");
+        let (switch, router) = match &assignment.attachment {
+            None => (node.to_owned(), self.router_mac(node)),
+            Some(on) => {
+                let network = self.planner.cluster().custom_network(&on.network).unwrap();
+                (format!("network_{}", on.network), Mac::of(network.gateways[0]))
+            }
+        };
         Port {
-            name: name.port(),
-            switch: text(pod, "/spec/nodeName").to_owned(),
+            name: pod_name(pod).port(),
+            switch,
+            router,
             mac: assignment.mac,
             addresses: assignment.addresses.clone(),
+            on_network: self.network_addresses(pod),
         }
+    }
+
+    fn assignment(&self, pod: &Value) -> Option<&Assignment> {
+        let records = &self.planner.cluster().records;
+        records.assignment(&pod_name(pod), text(pod, "/metadata/uid"))
+    }
+
+    fn network_addresses(&self, pod: &Value) -> Vec<IpAddr> {
+        let on = self.assignment(pod).and_then(|assignment| assignment.attachment.as_ref());
+        on.into_iter().flat_map(|on| &on.addresses).map(|address| address.addr()).collect()
     }
 
     /// The port by which a node talks to pods, from its own addresses as well.
@@ -232,6 +276,8 @@ impl Compiler {
         Port {
             name: format!("management_{name}"),
             switch: name.to_owned(),
+            router: self.router_mac(name),
+            on_network: Vec::new(),
             mac: Mac::of(inside[0]),
             addresses: [inside, node_addresses(node)].concat(),
         }
@@ -244,6 +290,8 @@ impl Compiler {
         Port {
             name: format!("service_{name}"),
             switch: name.to_owned(),
+            router: self.router_mac(name),
+            on_network: Vec::new(),
             mac: Mac::of(inside[0]),
             addresses: inside,
         }
@@ -255,13 +303,15 @@ impl Compiler {
         Port {
             name: format!("uplink_{name}"),
             switch: format!("external_{name}"),
+            router: gateway_mac(node),
+            on_network: Vec::new(),
             mac: "0a:00:00:00:00:ff".parse().unwrap(),
             addresses: OUTSIDE.map(|address| address.parse().unwrap()).to_vec(),
         }
     }
 
     /// The router's port on a node's switch.
-    pub fn router_mac(&self, node: &str) -> Mac {
+    fn router_mac(&self, node: &str) -> Mac {
         Mac::of(self.hosts(node, GATEWAY_HOST)[0])
     }
 }

@@ -9,6 +9,7 @@ mod cluster;
 mod cluster_policies;
 mod isolation;
 mod logs;
+mod networks;
 mod policies;
 mod random;
 mod security_groups;
@@ -33,15 +34,20 @@ pub enum Feature {
     Apps,
     /// `SecurityGroup`, and pods that name them.
     SecurityGroups,
+    /// `Network`, and pods on them.
+    Networks,
 }
 
-const FEATURES: [Feature; 5] = [
+const FEATURES: [Feature; 6] = [
     Feature::NetworkPolicies,
     Feature::ClusterPolicies,
     Feature::NamespaceIsolation,
     Feature::Apps,
     Feature::SecurityGroups,
+    Feature::Networks,
 ];
+/// Every so many clusters one has networks.
+const NETWORKED: u64 = 5;
 
 /// How large and how wild.
 #[derive(Clone, Debug)]
@@ -81,13 +87,23 @@ impl Shape {
 /// What decides in the cluster of a seed: mostly one feature or two, because what many forbid shows little about each. `NETLOOM_FEATURES` names
 /// others.
 fn features(seed: u64) -> Vec<Feature> {
-    let one = |seed: u64| FEATURES.into_iter().cycle().nth((seed % 5) as usize);
+    let [rest @ .., networks] = FEATURES;
+    let one = |number: u64| rest[(number % 5) as usize];
+    // The number of the cluster among those without networks.
+    let place = seed - seed / NETWORKED;
     match std::env::var("NETLOOM_FEATURES") {
-        Err(_) => match seed / 2 % 4 {
-            0 => vec![Feature::NetworkPolicies],
-            1 => one(seed).into_iter().collect(),
-            2 => one(seed).into_iter().chain(one(seed / 5)).collect(),
+        Err(_) if seed.is_multiple_of(NETWORKED) => match seed / NETWORKED % 5 {
+            0 => vec![networks],
+            1 => vec![networks, Feature::NamespaceIsolation],
+            2 => vec![networks, Feature::NetworkPolicies],
+            3 => vec![networks, one(seed / 25)],
             _ => FEATURES.to_vec(),
+        },
+        Err(_) => match place / 2 % 4 {
+            0 => vec![Feature::NetworkPolicies],
+            1 => vec![one(place)],
+            2 => vec![one(place), one(place / 5)],
+            _ => rest.to_vec(),
         },
         Ok(wanted) => FEATURES
             .into_iter()
@@ -99,7 +115,7 @@ fn features(seed: u64) -> Vec<Feature> {
 /// Addresses that are there when rules are made.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// Of pods.
+    /// Of pods, in networks as well.
     pub pods: Vec<IpAddr>,
     /// Of nodes, all of them.
     pub nodes: Vec<IpAddr>,
@@ -109,7 +125,7 @@ pub struct Known {
     pub outside: Vec<IpAddr>,
 }
 
-/// Nodes, namespaces, pods and services.
+/// Nodes, namespaces, pods and services, and networks of pods.
 pub fn objects(random: &mut Random, shape: &Shape) -> Vec<Value> {
     let mut objects = cluster::objects(random, shape);
     if shape.has(Feature::NamespaceIsolation) {
@@ -120,6 +136,9 @@ pub fn objects(random: &mut Random, shape: &Shape) -> Vec<Value> {
     }
     if shape.has(Feature::SecurityGroups) {
         security_groups::mark(random, shape, &mut objects);
+    }
+    if shape.has(Feature::Networks) {
+        networks::add(random, shape, &mut objects);
     }
     // Of a copy, so that the rest is the same with and without.
     logs::mark(&mut random.clone(), &mut objects);
