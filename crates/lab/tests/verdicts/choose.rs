@@ -35,7 +35,7 @@ pub fn questions(random: &mut Random, world: &World, compiler: &Compiler, count:
         let (one, other) = (*random.pick(&pods), *random.pick(&pods));
         let node = *random.pick(&nodes);
         if !on_networks.is_empty() && random.chance(40) {
-            let other: &Value = random.pick(&on_networks);
+            let other = *random.pick(&on_networks);
             let other = compiler.pod_port(other);
             // Mostly from one of its neighbours, if it has any.
             let near: Vec<&Value> = on_networks
