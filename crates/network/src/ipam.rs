@@ -83,6 +83,10 @@ pub fn decide_addresses(cluster: &Cluster, name: &PodName) -> Result<Option<Assi
     if let Some(assignment) = cluster.records.assignment(name, &pod.uid) {
         return Ok(Some(assignment.clone()));
     }
+    // What network it is to be on, its namespace may have to say.
+    if cluster.has_custom_networks() && !cluster.namespaces.contains_key(&name.namespace) {
+        return Ok(None);
+    }
     let mut subnets = cluster.records.subnets(pod.node.as_deref().unwrap_or_default());
     if subnets.is_empty() {
         return Ok(None);

@@ -84,6 +84,21 @@ fn a_pod_waits_for_its_network_and_for_leave_to_be_on_it() {
 }
 
 #[test]
+fn a_pod_waits_for_its_namespace_which_may_name_a_network() {
+    let mut planner = planner([
+        node(1),
+        network("blue", &small()),
+        pod("shop", "web", &json!({})),
+        pod("shop", "db", &json!({})),
+    ]);
+    assert_eq!(planner.cluster().records.assignments().count(), 0);
+    assert_eq!(problems(&planner), Vec::<String>::new(), "there is nothing to mend");
+    planner.apply(namespace("shop", "blue", &json!({})));
+    compile(&mut planner);
+    assert!(attachment(&planner, "shop", "web").is_some() && attachment(&planner, "shop", "db").is_some());
+}
+
+#[test]
 fn a_pod_stays_where_it_is_and_is_told_when_another_network_is_named() {
     let mut planner = planner([
         node(1),
@@ -153,6 +168,7 @@ fn addresses_that_are_asked_for_are_given_once() {
     let spec = json!({ "subnets": ["192.168.0.0/24"], "routes": [{ "to": "203.0.113.0/24", "via": "192.168.0.2" }] });
     let mut planner = planner([
         node(1),
+        namespace("shop", "", &json!({})),
         network("blue", &spec),
         pod("shop", "a-router", &asks("192.168.0.2")),
         pod("shop", "b-twice", &asks("192.168.0.2")),
@@ -215,6 +231,7 @@ fn without_a_database_pods_keep_what_their_annotations_show() {
     let planner = planner([
         node(1),
         namespace("shop", "blue", &json!({})),
+        namespace("default", "", &json!({})),
         network("blue", &small()),
         shows("shop", "web", "10.244.0.9", "192.168.0.40"),
         shows("default", "left", "10.244.0.10", "192.168.0.40"),
@@ -232,6 +249,7 @@ fn the_records_are_read_back() {
     let all = [
         node(1),
         node(2),
+        namespace("default", "", &json!({})),
         namespace("shop", "blue", &json!({})),
         network("blue", &dual),
         network("red", &dual),

@@ -43,9 +43,10 @@ impl Planner {
         if seen(self.cluster.namespaces.get(name)) == seen(namespace) {
             return;
         }
+        let known = namespace.is_some() && self.cluster.namespaces.contains_key(name);
         let networked = self.cluster.pods_of(name).filter(|(name, pod)| {
             let attached = self.cluster.records.attachment(name).is_some();
-            attached || self.cluster.network_named(name, pod).is_some()
+            !known || attached || self.cluster.network_named(name, pod).is_some()
         });
         self.dirty.extend(networked.map(|(name, _)| Unit::Pod(name.clone())));
     }

@@ -49,14 +49,14 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
         }
         return;
     };
-    let (mut external_ids, row) = (ids(&router(name), &owner), LogicalRouter::default());
+    let mut external_ids = ids(&router(name), &owner);
     external_ids.insert(SLOT.to_owned(), slot.to_string());
     let spec = cluster.records.network_spec(name).map(ToString::to_string);
     external_ids.extend(spec.map(|spec| (SPEC.to_owned(), spec)));
     let row = LogicalRouter {
-        name: format!("network_{name}"),
+        name: format!("router_{name}"),
         external_ids,
-        ..row
+        ..Default::default()
     };
     put(fragment, &router(name), row);
     let read = cluster.network_in_force(name);
