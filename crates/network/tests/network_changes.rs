@@ -135,6 +135,31 @@ fn a_pod_stays_where_it_is_and_is_told_when_another_network_is_named() {
 }
 
 #[test]
+fn what_pods_have_does_not_change_under_them() {
+    let other = json!({ "subnets": ["192.168.7.0/24"], "isolated": true });
+    let mut planner = planner([
+        node(1),
+        namespace("shop", "blue", &json!({})),
+        network("blue", &small()),
+        pod("shop", "web", &json!({})),
+    ]);
+    let before = planner.desired().clone();
+    planner.apply(network("blue", &other));
+    planner.apply(pod("shop", "late", &json!({})));
+    compile(&mut planner);
+    assert_eq!(problems(&planner), ["Network/blue InvalidNetwork", "Pod/shop/late NetworkUnusable"]);
+    assert!(*planner.desired() == before, "it is as it was");
+    planner.remove(&pod("shop", "web", &json!({})));
+    compile(&mut planner);
+    assert_eq!(problems(&planner), Vec::<String>::new());
+    assert_eq!(attachment(&planner, "shop", "late").as_deref(), Some("blue 192.168.7.2/24"));
+    // The rest may change at any time.
+    planner.apply(network("blue", &json!({ "subnets": ["192.168.7.0/24"] })));
+    compile(&mut planner);
+    assert_eq!(problems(&planner), Vec::<String>::new());
+}
+
+#[test]
 fn one_pod_more_on_a_network_costs_as_much_as_the_first() {
     let pods = |numbers: std::ops::Range<u32>| numbers.map(|number| pod("shop", &format!("p{number}"), &json!({})));
     let base = [node(1), namespace("shop", "blue", &json!({})), network("blue", &small())];

@@ -13,6 +13,8 @@ use crate::isolation::Isolation;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Networks {
     read: BTreeMap<String, Result<Arc<Read>, String>>,
+    /// Those that say they are isolated.
+    isolated: BTreeSet<String>,
     /// Pods by the network they name themselves.
     pods: BTreeMap<String, BTreeSet<PodName>>,
 }
@@ -40,11 +42,15 @@ impl Cluster {
         match network {
             Some(network) => {
                 let read = custom_network::read(&network.spec).map(Arc::new);
+                self.network_index.isolated.remove(name);
+                let isolated = read.as_ref().is_ok_and(|read| read.isolated).then(|| name.to_owned());
+                self.network_index.isolated.extend(isolated);
                 self.network_index.read.insert(name.to_owned(), read);
                 self.custom_networks.insert(name.to_owned(), network);
             }
             None => {
                 self.network_index.read.remove(name);
+                self.network_index.isolated.remove(name);
                 self.custom_networks.remove(name);
             }
         }
@@ -55,11 +61,29 @@ impl Cluster {
         match self.network_index.read.get(name) {
             None => Err(format!("there is no Network {name}; create it or correct the name")),
             Some(Err(why)) => Err(why.clone()),
-            Some(Ok(read)) => match self.records.settings.as_ref().and_then(|settings| read.conflict(settings)) {
+            Some(Ok(read)) => match self.refusal(name, read) {
                 Some(why) => Err(why),
                 None => Ok(read),
             },
         }
+    }
+
+    /// Why what a network says cannot be in force: the cluster has its addresses, or pods on it would lose theirs.
+    fn refusal(&self, name: &str, read: &Read) -> Option<String> {
+        let conflict = self.records.settings.as_ref().and_then(|settings| read.conflict(settings));
+        let in_use = || {
+            let old = self.records.network_read(name).filter(|_| self.records.is_populated(name))?;
+            let same = (&old.subnets, &old.gateways) == (&read.subnets, &read.gateways);
+            let list = |values: &[String]| values.join(" and ");
+            (!same).then(|| {
+                format!(
+                    "subnets and gateways cannot change while pods are on it, which keep {} with {}; delete them, or make another Network",
+                    list(&old.subnets.iter().map(ToString::to_string).collect::<Vec<_>>()),
+                    list(&old.gateways.iter().map(ToString::to_string).collect::<Vec<_>>())
+                )
+            })
+        };
+        conflict.or_else(in_use)
     }
 
     /// A network as the pods on it have it: what it says, or said when it could last be read. Whoever deletes it or makes a mistake in it
@@ -107,8 +131,8 @@ impl Cluster {
 
     /// Whether any network is isolated.
     pub(crate) fn isolates_networks(&self) -> bool {
-        let names = self.custom_networks.keys().chain(self.records.joined_networks());
-        names.into_iter().any(|name| self.is_isolated_network(name))
+        let mut names = self.network_index.isolated.iter().chain(self.records.isolated_networks());
+        names.any(|name| self.is_isolated_network(name))
     }
 
     /// Whether anything is isolated from pods that are not in it.

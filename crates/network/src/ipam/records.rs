@@ -56,6 +56,7 @@ pub struct Records {
     pub(super) networks: BTreeMap<String, Members>,
     network_slots: BTreeMap<String, u64>,
     network_specs: BTreeMap<String, (Value, Read)>,
+    isolated_networks: BTreeSet<String>,
 }
 
 /// Who is on a `Network`.
@@ -197,11 +198,23 @@ impl Records {
         self.network_specs.get(network).map(|(_, read)| read)
     }
 
+    /// Networks that were isolated when they could last be read.
+    pub(crate) fn isolated_networks(&self) -> impl Iterator<Item = &String> {
+        self.isolated_networks.iter()
+    }
+
+    /// Whether any pod is on a network.
+    pub fn is_populated(&self, network: &str) -> bool {
+        self.networks.get(network).is_some_and(|members| !members.owners.is_empty())
+    }
+
     /// Notes what a network says, if it can be read.
     pub fn record_network_spec(&mut self, network: &str, spec: &Value) {
         if self.network_spec(network) != Some(spec)
             && let Ok(read) = custom_network::read(spec)
         {
+            self.isolated_networks.remove(network);
+            self.isolated_networks.extend(read.isolated.then(|| network.to_owned()));
             self.network_specs.insert(network.to_owned(), (spec.clone(), read));
         }
     }
@@ -209,6 +222,7 @@ impl Records {
     /// Gives a network's slot back; says whether it had one.
     pub fn release_network(&mut self, network: &str) -> bool {
         self.network_specs.remove(network);
+        self.isolated_networks.remove(network);
         self.networks.remove(network);
         self.network_slots.remove(network).is_some()
     }

@@ -13,8 +13,7 @@ impl Planner {
         for name in self.dirty_pods() {
             let pod = self.cluster.pods.get(&name).filter(|pod| pod.wants_port());
             if pod.is_none_or(|pod| self.cluster.records.assignment(&name, &pod.uid).is_none()) {
-                self.leave_network(&name);
-                let released = self.cluster.records.release_pod(&name);
+                let released = self.release_pod(&name);
                 self.mark_on_addresses(&released);
             }
         }

@@ -1,5 +1,7 @@
 //! What a change means for networks that users define, and their own decisions: which address a network's router has on the join switch.
 
+use std::net::IpAddr;
+
 use crate::cluster::{Cluster, PodName};
 use crate::custom_network::CustomNetwork;
 use crate::plan::Planner;
@@ -51,15 +53,18 @@ impl Planner {
         self.dirty.extend(networked.map(|(name, _)| Unit::Pod(name.clone())));
     }
 
-    /// What a pod leaves behind in its network is for those that wait, and the last one lets a network go that is no more.
-    pub(super) fn leave_network(&mut self, pod: &PodName) {
+    /// A pod gives back its addresses. What it leaves behind in its network is for those that wait; the last one lets a network go that is
+    /// no more, or become what it says by now.
+    pub(super) fn release_pod(&mut self, pod: &PodName) -> Vec<IpAddr> {
         let Some(attachment) = self.cluster.records.attachment(pod) else {
-            return;
+            return self.cluster.records.release_pod(pod);
         };
-        let network = attachment.network.clone();
+        let (network, mut released) = (attachment.network.clone(), Vec::new());
+        self.mark_isolation_changed_by(&network, |cluster| released = cluster.records.release_pod(pod));
         let waiting = self.waiting_networked.remove(&network).unwrap_or_default();
         self.dirty.extend(waiting.into_iter().map(Unit::Pod));
         self.mark(Unit::CustomNetwork(network));
+        released
     }
 
     pub(super) fn decide_custom_networks(&mut self) {
