@@ -234,9 +234,9 @@ impl Planner {
         self.release_nodes();
         self.decide_network();
         self.decide_nodes();
+        self.mark_first_or_last_network();
         self.decide_custom_networks();
         self.decide_pods();
-        self.mark_first_or_last_network();
         self.mark_dependants();
         self.release_services();
         self.decide_services();

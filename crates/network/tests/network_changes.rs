@@ -96,6 +96,11 @@ fn a_pod_waits_for_its_namespace_which_may_name_a_network() {
     planner.apply(namespace("shop", "blue", &json!({})));
     compile(&mut planner);
     assert!(attachment(&planner, "shop", "web").is_some() && attachment(&planner, "shop", "db").is_some());
+    // Without a network there is nothing to wait for.
+    let mut planner = changes::planner([node(1), network("blue", &small()), pod("shop", "web", &json!({}))]);
+    planner.remove(&network("blue", &small()));
+    compile(&mut planner);
+    assert_eq!(planner.cluster().records.assignments().count(), 1);
 }
 
 #[test]
