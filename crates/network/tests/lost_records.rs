@@ -23,18 +23,47 @@ spec: { type: LoadBalancer, clusterIPs: [10.96.0.3], ipFamilies: [IPv4], ports: 
 status: { loadBalancer: { ingress: [{ ip: 192.0.2.3 }] } }
 "#;
 
+/// `a` asks for the IPv4 address that `b` has.
+const ASKED: &str = r#"
+apiVersion: netloom.io/v1alpha1
+kind: ExternalPool
+metadata: { name: pool }
+spec: { cidrs: ["192.0.2.2/31", "fd01::/126"] }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: a, namespace: shop, uid: a }
+spec: { type: LoadBalancer, clusterIPs: [10.96.0.2, "fd00:10:96::2"], ipFamilies: [IPv4, IPv6], ports: [{ port: 80 }], externalIPs: [192.0.2.2] }
+status: { loadBalancer: { ingress: [{ ip: "fd01::1" }] } }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: b, namespace: shop, uid: b }
+spec: { type: LoadBalancer, clusterIPs: [10.96.0.3], ipFamilies: [IPv4], ports: [{ port: 80 }] }
+status: { loadBalancer: { ingress: [{ ip: 192.0.2.2 }] } }
+"#;
+
 #[test]
 fn a_service_keeps_the_address_its_status_shows_though_another_lacks_one() {
-    let manifests: Vec<serde_json::Value> = serde_saphyr::from_multiple(SHOP).unwrap();
+    assert_eq!(given(SHOP), ["shop/a [fd01::]", "shop/b [192.0.2.3]"]);
+}
+
+#[test]
+fn a_service_keeps_the_address_its_status_shows_though_another_asks_for_it() {
+    assert_eq!(given(ASKED), ["shop/a [fd01::1]", "shop/b [192.0.2.2]"]);
+}
+
+/// What services have, by the records made from these manifests.
+fn given(manifests: &str) -> Vec<String> {
+    let manifests: Vec<serde_json::Value> = serde_saphyr::from_multiple(manifests).unwrap();
     let mut planner = Planner::default();
     for object in manifests.iter().flat_map(|value| manifest::read(value).unwrap()) {
         planner.apply(object);
     }
     planner.compile();
     let records = &planner.cluster().records;
-    let given: Vec<String> = records
+    records
         .externals()
         .map(|(name, external)| format!("{name} {:?}", external.addresses))
-        .collect();
-    assert_eq!(given, ["shop/a [fd01::]", "shop/b [192.0.2.3]"]);
+        .collect()
 }

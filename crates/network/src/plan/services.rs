@@ -86,13 +86,11 @@ impl Planner {
         names.sort_by_cached_key(urgency);
         // Where records were lost, everybody first has again what status shows; only then is anything given that is new.
         for name in &names {
-            let shown = self
-                .cluster
-                .services
-                .get(name)
-                .is_some_and(|service| !service.status_addresses.is_empty());
-            if shown && self.cluster.records.external(name).is_empty() {
-                let known = external::decide(&self.cluster, name, None).addresses;
+            let Some(service) = self.cluster.services.get(name) else { continue };
+            if !service.status_addresses.is_empty() && self.cluster.records.external(name).is_empty() {
+                let mut known = external::decide(&self.cluster, name, None).addresses;
+                // Not what it asks for besides, which may be what another shows.
+                known.retain(|ip| service.status_addresses.contains(ip));
                 self.record_external(name, known);
             }
         }
