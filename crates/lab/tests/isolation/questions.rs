@@ -9,7 +9,7 @@ use std::thread;
 use netloom_lab::{Lab, Shell};
 
 use crate::ask::{Ask, Protocol, answered, ask};
-use crate::world::{lab_with, wait_ready};
+use crate::world::{lab_with, wait_no_row, wait_ready};
 
 pub const TCP: u16 = 8080;
 pub const UDP: u16 = 9090;
@@ -151,14 +151,9 @@ impl World {
         self.lab.control().run(&["ovn-nbctl", "--wait=hv", "--timeout=30", "sync"]).unwrap();
     }
 
-    /// Waits until no row of a table has a key that begins so.
+    /// Waits until no row of a table has a key that begins so, and every switch knows it.
     pub fn wait_no_row(&self, table: &str, key: &str) {
-        let list = format!("ovn-nbctl --bare --columns=external_ids list {table}");
-        let watch = format!("ovsdb-client monitor unix:/run/ovn/ovnnb_db.sock OVN_Northbound {table} external_ids");
-        let script =
-            format!("while read -t 30 line; do {list} | grep -q '{key}' || exit 0; done < <({watch}); echo '{key} never went'; exit 1");
-        self.lab.control().run(&["bash", "-c", &script]).unwrap();
-        self.lab.control().run(&["ovn-nbctl", "--wait=hv", "--timeout=30", "sync"]).unwrap();
+        wait_no_row(&self.lab, table, key);
     }
 
     /// Asks in every way; see [`Self::check_by`].

@@ -11,7 +11,7 @@ use netloom_lab::{Lab, Machine, Shell};
 
 use crate::ask::Protocol;
 use crate::objects::{TCP, UDP, policy};
-use crate::world::{lab_with, wait_ready};
+use crate::world::{lab_with, wait_no_row, wait_ready};
 
 /// Questions to a service: that one of three backends never answers by chance is less likely than one in five million.
 const MANY: usize = 40;
@@ -103,14 +103,9 @@ impl World {
         self.lab.control().run(&["bash", "-c", &script]).unwrap();
     }
 
-    /// Waits until no row of a table has this key, and every switch knows it.
+    /// Waits until no row of a table has a key that begins so, and every switch knows it.
     pub fn wait_no_row(&self, table: &str, key: &str) {
-        let list = format!("ovn-nbctl --bare --columns=external_ids list {table}");
-        let watch = format!("ovsdb-client monitor unix:/run/ovn/ovnnb_db.sock OVN_Northbound {table} external_ids");
-        let script =
-            format!("while read -t 30 line; do {list} | grep -q '{key}' || exit 0; done < <({watch}); echo '{key} never went'; exit 1");
-        self.lab.control().run(&["bash", "-c", &script]).unwrap();
-        self.sync();
+        wait_no_row(&self.lab, table, key);
     }
 
     /// Waits until an object was told something, and returns what.

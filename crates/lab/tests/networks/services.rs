@@ -7,7 +7,7 @@ use netloom_lab::Machine;
 use crate::ask::Protocol;
 use crate::objects::{SUBNETS, namespace_on, network, pod, pod_with, service};
 use crate::questions::{Answer, Line, World};
-use crate::world::ended;
+use crate::world::{announced_by, ended};
 
 const HOST_PORT: u16 = 18080;
 const WEB: &[&str] = &["red/web-1", "red/web-2"];
@@ -156,7 +156,7 @@ fn external_addresses_lead_to_a_network(world: &World) {
         let path = "jsonpath={.status.loadBalancer.ingress[*].ip}";
         let shown = world.kubectl(&["get", &object, "-n", "red", "-o", path]);
         let addresses: Vec<IpAddr> = shown.split_whitespace().map(|ip| ip.parse().unwrap()).collect();
-        let host = announced_by(world, service);
+        let host = announced_by(&world.lab, "red", service);
         let own: &[&str] = match host {
             1 => &["red/web-1"],
             _ => &["red/web-2"],
@@ -172,29 +172,6 @@ fn external_addresses_lead_to_a_network(world: &World) {
         }
     }
     world.check_lines("external addresses", &lines);
-}
-
-/// Number of the node that answers for a service's external address.
-fn announced_by(world: &World, service: &str) -> usize {
-    for node in ["node1", "node2", "node3"] {
-        let path = "--for=jsonpath={.metadata.annotations.netloom\\.io/gateway}";
-        world.kubectl(&["wait", &format!("node/{node}"), path, "--timeout=30s"]);
-    }
-    let owner = format!("external_ids:\"netloom.io/owner\"=\"Service/red/{service}\"");
-    let find = [
-        "ovn-nbctl",
-        "--bare",
-        "--columns=chassis_name",
-        "find",
-        "HA_Chassis",
-        "priority=100",
-        &owner,
-    ];
-    let node = world.lab.control().run(&find).unwrap().trim().to_owned();
-    let (port, host) = (format!("announcer_red_{service}_port"), format!("status:hosting-chassis={node}"));
-    let wait = ["ovn-nbctl", "--timeout=30", "wait-until", "Logical_Router_Port", &port, &host];
-    world.lab.control().run(&wait).unwrap();
-    node.trim_start_matches("node").parse().unwrap()
 }
 
 fn a_port_of_the_node_leads_to_a_network(world: &World) {

@@ -7,8 +7,7 @@ use std::thread;
 use netloom_lab::{Lab, Signal};
 
 use crate::ask::{Ask, Protocol, answered, ask, failed, names};
-use crate::table::announced_by;
-use crate::world::{addresses, drift, lab, pod, wait_ready};
+use crate::world::{addresses, announced_by, drift, lab, pod, wait_ready};
 use crate::{POOL, backend, backends_are, field, service, settle, steady_lab, vip_is, wait_for};
 
 const CHANGES: usize = 200;
@@ -60,7 +59,7 @@ fn endpoints_come_and_go_under_load_and_no_connection_fails() {
         ask(shell, &Ask::new(Protocol::Tcp, *to, 80).until_answered());
     }
     // From here on the external address stays where it is.
-    announced_by(&lab, "manual");
+    announced_by(&lab, "default", "manual");
 
     thread::scope(|scope| {
         let load: Vec<_> = places
@@ -150,7 +149,7 @@ fn an_address_moves_when_its_node_dies() {
     for ip in &ips {
         ask(&outside, &Ask::new(Protocol::Tcp, *ip, 80).until_answered());
     }
-    let host = announced_by(&lab, "web");
+    let host = announced_by(&lab, "default", "web");
     let node = format!("node{host}");
     lab.kubectl(&["delete", "pod", &format!("back{host}"), "--wait=true"]).unwrap();
     let left: Vec<String> = (1..=3).filter(|n| *n != host).map(|n| format!("back{n}")).collect();
@@ -171,7 +170,7 @@ fn an_address_moves_when_its_node_dies() {
         // Two seconds of undisturbed answers: the watchers are under way, and BFD has come from its first second to its working pace.
         let before = ask(&outside, &Ask::new(Protocol::Tcp, ips[0], 80).count(200).interval_ms(10));
         assert!(failed(&before).is_empty(), "{:?}", failed(&before));
-        assert_eq!(announced_by(&lab, "web"), host, "the address moved without need");
+        assert_eq!(announced_by(&lab, "default", "web"), host, "the address moved without need");
         lab.kill_machine(&node, Signal::SIGKILL).unwrap();
         moved_from(&lab, "web", &node);
         for ip in &ips {

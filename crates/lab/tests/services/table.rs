@@ -10,7 +10,7 @@ use netloom_lab::echo::client::Attempt;
 use netloom_lab::{Lab, Machine, Shell};
 
 use crate::ask::{Ask, Protocol, answered, ask, failed, names};
-use crate::world::{addresses, ended, pod, wait_ready};
+use crate::world::{addresses, announced_by, ended, pod, wait_ready};
 use crate::{POOL, backend, field, service, steady_lab, wait_for};
 
 /// Two backends and so many questions: that one of them never answers by chance is less likely than one in eight million.
@@ -246,7 +246,7 @@ impl<'a> World<'a> {
             .map(|ip| ip.parse().unwrap())
             .find(|ip: &IpAddr| ip.is_ipv4() == (family == 4))
             .unwrap();
-        let host = announced_by(self.lab, service);
+        let host = announced_by(self.lab, "default", service);
         self.outward(&format!("LoadBalancer {service}"), service, protocol, family, (address, 80), host)
     }
 
@@ -352,30 +352,4 @@ impl<'a> World<'a> {
             wrong(format!("seen as {strangers:?}, should be {seen}"))
         }
     }
-}
-
-/// Number of the node that answers for a service's external address, once all gateways have reported and the one OVN is to prefer has it.
-pub fn announced_by(lab: &Lab, service: &str) -> usize {
-    for node in ["node1", "node2", "node3"] {
-        wait_for(lab, &format!("node/{node}"), "{.metadata.annotations.netloom\\.io/gateway}");
-    }
-    let owner = format!("external_ids:\"netloom.io/owner\"=\"Service/default/{service}\"");
-    let find = [
-        "ovn-nbctl",
-        "--bare",
-        "--columns=chassis_name",
-        "find",
-        "HA_Chassis",
-        "priority=100",
-        &owner,
-    ];
-    let node = lab.control().run(&find).unwrap().trim().to_owned();
-    let (port, host) = (
-        format!("announcer_default_{service}_port"),
-        format!("status:hosting-chassis={node}"),
-    );
-    lab.control()
-        .run(&["ovn-nbctl", "--timeout=30", "wait-until", "Logical_Router_Port", &port, &host])
-        .unwrap();
-    node.trim_start_matches("node").parse().unwrap()
 }

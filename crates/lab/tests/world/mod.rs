@@ -150,3 +150,39 @@ pub fn event(lab: &Lab, object: &str, reason: &str) -> String {
         .run(&["bash", "-c", &format!("read -t 30 line < <(exec {watch}) && echo \"$line\"")])
         .unwrap_or_else(|error| panic!("no Event {reason} on {object}: {error:#}"))
 }
+
+/// Number of the node that answers for a service's external address, once all gateways have reported and the one OVN is to prefer has it.
+pub fn announced_by(lab: &Lab, namespace: &str, service: &str) -> usize {
+    for node in ["node1", "node2", "node3"] {
+        let reported = "--for=jsonpath={.metadata.annotations.netloom\\.io/gateway}";
+        lab.kubectl(&["wait", &format!("node/{node}"), reported, "--timeout=30s"]).unwrap();
+    }
+    let owner = format!("external_ids:\"netloom.io/owner\"=\"Service/{namespace}/{service}\"");
+    let find = [
+        "ovn-nbctl",
+        "--bare",
+        "--columns=chassis_name",
+        "find",
+        "HA_Chassis",
+        "priority=100",
+        &owner,
+    ];
+    let node = lab.control().run(&find).unwrap().trim().to_owned();
+    let (port, host) = (
+        format!("announcer_{namespace}_{service}_port"),
+        format!("status:hosting-chassis={node}"),
+    );
+    let wait = ["ovn-nbctl", "--timeout=30", "wait-until", "Logical_Router_Port", &port, &host];
+    lab.control().run(&wait).unwrap();
+    node.trim_start_matches("node").parse().unwrap()
+}
+
+/// Waits until no row of a table has a key that begins so, and every switch knows it.
+pub fn wait_no_row(lab: &Lab, table: &str, key: &str) {
+    let list = format!("ovn-nbctl --bare --columns=external_ids list {table}");
+    let watch = format!("ovsdb-client monitor unix:/run/ovn/ovnnb_db.sock OVN_Northbound {table} external_ids");
+    let script =
+        format!("while read -t 30 line; do {list} | grep -q '{key}' || exit 0; done < <({watch}); echo '{key} never went'; exit 1");
+    lab.control().run(&["bash", "-c", &script]).unwrap();
+    lab.control().run(&["ovn-nbctl", "--wait=hv", "--timeout=30", "sync"]).unwrap();
+}
