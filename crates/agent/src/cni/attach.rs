@@ -2,9 +2,11 @@
 //! again two, configuring the interface in the pod and committing the OVS port; then OVN says that the port is
 //! installed. A failure undoes what was made. Repeating an ADD is safe at any point it may have been cut off.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Instant;
 
+use ipnet::IpNet;
 use serde_json::Value;
 use tokio::time::timeout;
 use tracing::info;
@@ -16,6 +18,7 @@ use super::request::{Pod, Request};
 use super::result::{Attached, render};
 use crate::assignment::Assignment;
 use crate::metrics::Stages;
+use crate::net::announcement::{Owner, announce};
 use crate::net::netlink::LinkChange;
 use crate::net::netns::Netns;
 use crate::net::route::{MAIN, NextHop};
@@ -75,6 +78,7 @@ async fn plug_pod(node: &Node, request: &Request, pod: &Pod, netns_path: &Path) 
     let wait = wait_installed(node, plugged.interface, &port);
     let publish = wait_published(node, request, plugged.interface);
     (((), ()), stages.installed) = timed(async { tokio::try_join!(wait, publish) }).await?;
+    introduce(&netns, &request.sandbox.ifname, &assignment).await?;
     stages.total = begin.elapsed();
     node.metrics.record_add(&stages);
     let micros = |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
@@ -215,7 +219,7 @@ async fn configure(node: &Node, netns: &Netns, ifname: &str, assignment: &Assign
         .switch
         .read(|state| state.is_userspace(INTEGRATION_BRIDGE) && !state.has_userspace_tso())
     {
-        offload::disable_transmit_checksum(netns.control(), ifname)?;
+        offload::disable_transmit_checksum(netns.devices(), ifname)?;
     }
     netlink
         .change(
@@ -260,6 +264,18 @@ async fn configure(node: &Node, netns: &Netns, ifname: &str, assignment: &Assign
         };
         netlink.replace_route(MAIN, destination, next).await?;
     }
+    Ok(())
+}
+
+/// Tells the neighbours on its network who has the pod's addresses now: they may have known another there.
+async fn introduce(netns: &Netns, ifname: &str, assignment: &Assignment) -> Result<(), CniError> {
+    let addresses: Vec<IpAddr> = assignment.network_addresses.iter().map(IpNet::addr).collect();
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    let link = netns.netlink.link(ifname).await?;
+    let link = link.ok_or_else(|| CniError::new(Code::Io, format!("interface {ifname} vanished from the pod")))?;
+    announce(netns.devices(), link.index, Owner::Host, assignment.mac, &addresses)?;
     Ok(())
 }
 

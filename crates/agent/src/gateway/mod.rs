@@ -4,27 +4,28 @@
 //! comes or goes changes only its own flows. Until the first time, br-ex switches normally and the host is reachable.
 
 pub mod annotation;
-mod announcement;
 pub mod facts;
 pub mod flows;
 mod openflow;
 mod restart;
 
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use tokio::sync::watch;
 use tracing::info;
 
 use crate::assignment::Mac;
 use crate::converge::Converge;
 use crate::host_port::Role;
+use crate::net::announcement::{self, Owner, announce};
 use crate::node::{INTEGRATION_BRIDGE, Node};
 use crate::services::offer::{Terms, Vips};
 use crate::southbound::claim::Claim;
 use crate::southbound::{Binding, SouthboundState};
 use crate::switch::SwitchState;
-use announcement::announce;
 use facts::Facts;
 use flows::{Base, Entries, Ports};
 use restart::SocketWatch;
@@ -144,8 +145,9 @@ impl Gateway {
             let Some(link) = self.node.netlink.link(EXTERNAL_BRIDGE).await? else {
                 return Ok(());
             };
+            let socket = announcement::socket().context("open a socket for announcements")?;
             for claim in claims.iter().filter(|claim| !self.announced.contains(claim)) {
-                announce(link.index, claim)?;
+                announce(socket.as_fd(), link.index, Owner::Router, claim.mac, &claim.addresses)?;
                 info!(mac = %claim.mac, addresses = ?claim.addresses, "announced");
             }
         }

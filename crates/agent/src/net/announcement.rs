@@ -1,16 +1,15 @@
-//! Tells the wire that addresses have moved here: a gratuitous ARP and an unsolicited neighbour advertisement per
-//! address, sent out of br-ex once per claim. OVN sends its own, but a second later.
+//! Tells a link that addresses have moved: a gratuitous ARP or an unsolicited neighbour advertisement for each. The gateway tells
+//! the wire outside, where OVN would too, but a second later; a pod on a network its neighbours, who may know another at its address.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::libc;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType};
 
 use crate::assignment::Mac;
 use crate::net::NetError;
-use crate::southbound::claim::Claim;
 
 const BROADCAST: [u8; 6] = [0xff; 6];
 const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];
@@ -18,25 +17,37 @@ const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_NODES_MAC: [u8; 6] = [0x33, 0x33, 0, 0, 0, 1];
 const ICMPV6: u8 = 58;
-/// Router and override, as OVN's own answers for the same addresses.
-const ADVERTISEMENT_FLAGS: u8 = 0xa0;
 
-/// Sends what `claim` has to say out of the link with this index.
-pub fn announce(index: u32, claim: &Claim) -> Result<(), NetError> {
-    let send_all = || -> io::Result<()> {
-        let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?;
-        claim
-            .addresses
-            .iter()
-            .try_for_each(|address| send(&socket, index, &frame(claim.mac, *address)))
-    };
-    send_all().map_err(NetError::io(format!("announce {}", claim.mac)))
+/// Who has an address, in the flags of an advertisement; both override what was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A router, as OVN's own answers for external addresses say.
+    Router = 0xa0,
+    /// A host.
+    Host = 0x20,
 }
 
-fn frame(mac: Mac, address: IpAddr) -> Vec<u8> {
+/// A socket that sends frames and receives none.
+pub fn socket() -> io::Result<OwnedFd> {
+    Ok(nix::sys::socket::socket(
+        AddressFamily::Packet,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )?)
+}
+
+/// Says on the link with this index, in the namespace of `socket`, that `mac` has these addresses.
+pub fn announce(socket: BorrowedFd<'_>, index: u32, owner: Owner, mac: Mac, addresses: &[IpAddr]) -> Result<(), NetError> {
+    let mut addresses = addresses.iter();
+    let sent = addresses.try_for_each(|address| send(socket, index, &frame(owner, mac, *address)));
+    sent.map_err(NetError::io(format!("announce {mac}")))
+}
+
+fn frame(owner: Owner, mac: Mac, address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => gratuitous_arp(mac, address),
-        IpAddr::V6(address) => neighbour_advertisement(mac, address),
+        IpAddr::V6(address) => neighbour_advertisement(owner, mac, address),
     }
 }
 
@@ -49,9 +60,9 @@ fn gratuitous_arp(mac: Mac, address: Ipv4Addr) -> Vec<u8> {
 }
 
 /// An advertisement nobody asked for, to all nodes.
-fn neighbour_advertisement(mac: Mac, address: Ipv6Addr) -> Vec<u8> {
+fn neighbour_advertisement(owner: Owner, mac: Mac, address: Ipv6Addr) -> Vec<u8> {
     let (mac, source, destination) = (mac.0, address.octets(), ALL_NODES.octets());
-    let mut message = [&[136, 0, 0, 0, ADVERTISEMENT_FLAGS, 0, 0, 0][..], &source, &[2, 1], &mac].concat();
+    let mut message = [&[136, 0, 0, 0, owner as u8, 0, 0, 0][..], &source, &[2, 1], &mac].concat();
     let length = message.len() as u16;
     let pseudo_header = [&source[..], &destination, &u32::from(length).to_be_bytes(), &[0, 0, 0, ICMPV6]].concat();
     let sum = checksum(&[pseudo_header, message.clone()].concat());
@@ -70,7 +81,7 @@ fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-fn send(socket: &OwnedFd, index: u32, frame: &[u8]) -> io::Result<()> {
+fn send(socket: BorrowedFd<'_>, index: u32, frame: &[u8]) -> io::Result<()> {
     // SAFETY: sockaddr_ll is plain data for which all zeroes is a valid value.
     #[allow(unsafe_code)]
     let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -109,12 +120,14 @@ mod tests {
             0x0a, 0x6c, 0x6f, 1, 2, 3, 172, 30, 0, 200,
             0, 0, 0, 0, 0, 0, 172, 30, 0, 200,
         ];
-        assert_eq!(frame(mac(), "172.30.0.200".parse().unwrap()), expected);
+        assert_eq!(frame(Owner::Router, mac(), "172.30.0.200".parse().unwrap()), expected);
     }
 
     #[test]
     fn a_neighbour_advertisement_has_a_true_checksum() {
-        let frame = frame(mac(), "fd30::200".parse().unwrap());
+        let of_host = frame(Owner::Host, mac(), "fd30::200".parse().unwrap());
+        let frame = frame(Owner::Router, mac(), "fd30::200".parse().unwrap());
+        assert_eq!((frame[58], of_host[58]), (0xa0, 0x20), "flags");
         assert_eq!(frame.len(), 14 + 40 + 32);
         assert_eq!(frame[..6], ALL_NODES_MAC);
         assert_eq!(frame[14 + 4..14 + 8], [0, 32, 58, 255]);

@@ -2,6 +2,7 @@
 //! connections, a pod's namespace, checksum offload, and the fence of the userspace datapath. Nothing here knows CNI,
 //! OVN or Kubernetes.
 
+pub mod announcement;
 pub mod belongings;
 pub mod conntrack;
 pub mod fence;

@@ -1,10 +1,9 @@
-//! A pod's network namespace, opened once: its file, a netlink socket and a control socket inside it. The sockets are
+//! A pod's network namespace, opened once: its file, a netlink socket and a socket for its devices inside it. The sockets are
 //! made on a short-lived thread that enters the namespace and ends there, so no thread of the runtime ever changes
 //! namespace and none can leak into a pod.
 
 use std::fs::File;
-use std::net::UdpSocket;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::sched::{CloneFlags, setns};
@@ -12,14 +11,14 @@ use rtnetlink::sys::{AsyncSocket, TokioSocket, protocols::NETLINK_ROUTE};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::NetError;
 use super::netlink::Netlink;
+use super::{NetError, announcement};
 
 /// An open network namespace.
 #[derive(Debug)]
 pub struct Netns {
     file: File,
-    control: UdpSocket,
+    devices: OwnedFd,
     /// Links, addresses and routes inside the namespace.
     pub netlink: Netlink,
 }
@@ -42,10 +41,10 @@ impl Netns {
             })
             .map_err(NetError::io(&operation))?;
         let sockets = opened.await.unwrap_or_else(|_| Err(std::io::Error::other("the thread died")));
-        let (netlink, control) = sockets.map_err(NetError::io(operation))?;
+        let (netlink, devices) = sockets.map_err(NetError::io(operation))?;
         Ok(Self {
             file,
-            control,
+            devices,
             netlink: Netlink::over(netlink),
         })
     }
@@ -55,16 +54,13 @@ impl Netns {
         self.file.as_fd()
     }
 
-    /// A socket inside the namespace, for device ioctls.
-    pub fn control(&self) -> BorrowedFd<'_> {
-        self.control.as_fd()
+    /// A socket inside the namespace, for frames to send and for the settings of devices.
+    pub fn devices(&self) -> BorrowedFd<'_> {
+        self.devices.as_fd()
     }
 }
 
-fn open_sockets(netns: &File) -> std::io::Result<(TokioSocket, UdpSocket)> {
+fn open_sockets(netns: &File) -> std::io::Result<(TokioSocket, OwnedFd)> {
     setns(netns, CloneFlags::CLONE_NEWNET)?;
-    let netlink = TokioSocket::new(NETLINK_ROUTE)?;
-    // Unbound traffic never flows through it: the port exists only because std has no bare socket.
-    let control = UdpSocket::bind(("0.0.0.0", 0))?;
-    Ok((netlink, control))
+    Ok((TokioSocket::new(NETLINK_ROUTE)?, announcement::socket()?))
 }

@@ -2,24 +2,15 @@
 //! that nobody needs. What counts is what the target's kernel received, for an answer may get lost in any case.
 
 use crate::questions::World;
+use crate::world::echo_requests;
 
 /// How many of two echo requests to an address, with further options of ping, each of these pods has heard.
 pub fn heard(world: &World, from: &str, to: &str, by: &[&str]) -> Vec<u64> {
-    let count = || by.iter().map(|pod| echo_requests(world, pod, to.contains(':')));
+    let count = || by.iter().map(|pod| echo_requests(&world.shell(pod), to.contains(':')));
     let before: Vec<u64> = count().collect();
     let script = format!("ping -n -q -c2 -i0.2 -W0.5 {to}; true");
     world.shell(from).run(&["bash", "-c", &script]).unwrap();
     count().zip(before).map(|(after, before)| after - before).collect()
-}
-
-/// How many echo requests a pod's kernel has received.
-fn echo_requests(world: &World, pod: &str, ipv6: bool) -> u64 {
-    let script = if ipv6 {
-        "awk '/^Icmp6InEchos / { print $2 }' /proc/net/snmp6"
-    } else {
-        r#"awk '/^Icmp:/ { if (!n) { for (i = 1; i <= NF; i++) if ($i == "InEchos") n = i } else print $n }' /proc/net/snmp"#
-    };
-    world.shell(pod).run(&["bash", "-c", script]).unwrap().trim().parse().unwrap()
 }
 
 /// The address a pod's interface made for itself, with the interface by which its neighbours reach it.
@@ -55,7 +46,7 @@ pub fn heard_by_gateway(world: &World, network: &str, from: &str, to: &str) -> [
     }
     script += "} | cat\n";
     assert_eq!(script.matches("ping").count(), 4, "two sources in two families");
-    let count = || [false, true].map(|ipv6| echo_requests(world, to, ipv6));
+    let count = || [false, true].map(|ipv6| echo_requests(&world.shell(to), ipv6));
     let before = count();
     let said = world.shell(from).run(&["bash", "-c", &script]).unwrap();
     assert_eq!(said.matches("2 packets transmitted").count(), 4, "{said}");

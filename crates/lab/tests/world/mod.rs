@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use netloom_lab::{Lab, Spec};
+use netloom_lab::{Lab, Shell, Spec};
 
 /// A lab of three nodes named after the test, gone when dropped.
 pub fn lab(test: &str) -> Lab {
@@ -175,6 +175,16 @@ pub fn announced_by(lab: &Lab, namespace: &str, service: &str) -> usize {
     let wait = ["ovn-nbctl", "--timeout=30", "wait-until", "Logical_Router_Port", &port, &host];
     lab.control().run(&wait).unwrap();
     node.trim_start_matches("node").parse().unwrap()
+}
+
+/// How many echo requests the kernel of a place has received.
+pub fn echo_requests(of: &Shell<'_>, ipv6: bool) -> u64 {
+    let script = if ipv6 {
+        "awk '/^Icmp6InEchos / { print $2 }' /proc/net/snmp6"
+    } else {
+        r#"awk '/^Icmp:/ { if (!n) { for (i = 1; i <= NF; i++) if ($i == "InEchos") n = i } else print $n }' /proc/net/snmp"#
+    };
+    of.run(&["bash", "-c", script]).unwrap().trim().parse().unwrap()
 }
 
 /// Waits until no row of a table has a key that begins so, and every switch knows it.
