@@ -1,4 +1,4 @@
-//! Services on the host itself: its nftables table, and the routing of packets to external addresses, and to node ports
+//! Services on the host itself: its nftables table, which also keeps out who pretends to be a pod, and the routing of packets to external addresses, and to node ports
 //! of other nodes that only these serve, into its own switch. Only single addresses and ports of services are led there,
 //! by a mark: a route for a whole address would cut the host off from it. Table and routes are the agent's own; nothing
 //! else on the host is touched.
@@ -10,6 +10,7 @@ mod table;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -49,7 +50,7 @@ pub struct Services {
     deletions: watch::Receiver<u64>,
     seen: Option<Inputs>,
     checked: u64,
-    programmed: Option<(Terms, Vips)>,
+    programmed: Option<(Terms, Vec<IpNet>, Vips)>,
     warned: bool,
 }
 
@@ -90,7 +91,7 @@ impl Services {
     }
 
     /// Writes the difference to what was written last; everything if that is not known, or the terms are others.
-    async fn set_table(&mut self, terms: &Terms, vips: Vips) -> anyhow::Result<()> {
+    async fn set_table(&mut self, terms: &Terms, inside: Vec<IpNet>, vips: Vips) -> anyhow::Result<()> {
         let deletions = *self.deletions.borrow();
         if self.checked != deletions {
             // Mostly our own: replacing the table deletes the old one.
@@ -101,7 +102,7 @@ impl Services {
         }
         // Taken, so that after a failure everything is written: nobody knows what is there then.
         match self.programmed.take() {
-            Some((old_terms, old)) if old_terms == *terms => {
+            Some((old_terms, old_inside, old)) if old_terms == *terms && old_inside == inside => {
                 let (removed, added) = (old.without(&vips), vips.without(&old));
                 if !removed.is_empty() || !added.is_empty() {
                     nft::run("change the addresses of services", table::change(&removed, &added)).await?;
@@ -113,11 +114,11 @@ impl Services {
                 }
             }
             _ => {
-                nft::run("write table inet netloom", table::replace(terms, &vips)).await?;
+                nft::run("write table inet netloom", table::replace(terms, &inside, &vips)).await?;
                 info!(gateway = ?terms.gateway, addresses = vips.len(), "services set up on the host");
             }
         }
-        self.programmed = Some((terms.clone(), vips));
+        self.programmed = Some((terms.clone(), inside, vips));
         Ok(())
     }
 
@@ -196,18 +197,19 @@ impl Converge for Services {
             let terms = Terms::read(state, name)?;
             let vips = Vips::read(state, &terms, name);
             let management = state.binding(&Role::Management.port_of(name))?.assignment.as_ref().ok()?;
-            Some((terms, vips, management.gateways.clone()))
+            Some((terms, vips, management.clone()))
         });
         // Not assigned, or the databases are away: what is there stays as it is.
         let Some((terms, vips, management)) = offer else { return Ok(()) };
         self.check_forwarding(&terms)?;
-        self.set_table(&terms, vips).await?;
+        self.set_table(&terms, management.routes, vips).await?;
         let native = |gateways: &[IpAddr]| match terms.gateway {
             ServiceGateway::Native => gateways.to_vec(),
             // It has its own ways.
             ServiceGateway::KubeProxy => Vec::new(),
         };
         self.set_routes(BY_SERVICE_PORT, Role::Service, &native(&terms.gateways)).await?;
-        self.set_routes(BY_MANAGEMENT_PORT, Role::Management, &native(&management)).await
+        self.set_routes(BY_MANAGEMENT_PORT, Role::Management, &native(&management.gateways))
+            .await
     }
 }

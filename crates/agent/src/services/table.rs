@@ -1,8 +1,10 @@
-//! The nftables table `inet netloom` as text. In native mode it leads what the host sends to services, and what reaches
+//! The nftables table `inet netloom` as text. It keeps out what comes from outside by the cluster's own addresses. In native mode it leads what the host sends to services, and what reaches
 //! the host for a node port, out of the service port; with kube-proxy it makes answers to what pods send to services
 //! come back to the host. Pure: terms and addresses in, a script of one transaction out.
 
 use std::fmt::Write;
+
+use ipnet::IpNet;
 
 use super::offer::{Terms, Vips};
 use super::{BY_MANAGEMENT_PORT, BY_SERVICE_PORT};
@@ -14,9 +16,10 @@ use crate::southbound::balancer::Vip;
 
 const FAMILIES: [bool; 2] = [true, false];
 
-/// Replaces the table, whatever it was.
-pub fn replace(terms: &Terms, vips: &Vips) -> String {
+/// Replaces the table, whatever it was. `inside` are the ranges of the cluster's own addresses.
+pub fn replace(terms: &Terms, inside: &[IpNet], vips: &Vips) -> String {
     let mut script = String::from("add table inet netloom\ndelete table inet netloom\ntable inet netloom {\n");
+    guard(&mut script, inside);
     match terms.gateway {
         ServiceGateway::Native => native(&mut script, terms),
         ServiceGateway::KubeProxy => kube_proxy(&mut script, terms),
@@ -28,6 +31,26 @@ pub fn replace(terms: &Terms, vips: &Vips) -> String {
 /// Changes the elements of a table that [`replace`] made.
 pub fn change(removed: &Vips, added: &Vips) -> String {
     elements("delete", removed) + &elements("add", added)
+}
+
+/// What has a source of the cluster's own ranges comes in where answers to it go out. Whoever sends so from elsewhere would be taken for a pod,
+/// or for a pod's own node, by the policies of those the host forwards to.
+fn guard(script: &mut String, inside: &[IpNet]) {
+    let service = Role::Service.device();
+    script.push_str("  chain guard {\n    type filter hook prerouting priority raw; policy accept;\n");
+    for ipv4 in FAMILIES {
+        let (_, family) = names(ipv4);
+        let inside = inside.iter().filter(|range| range.addr().is_ipv4() == ipv4);
+        let inside: Vec<String> = inside.map(ToString::to_string).collect();
+        if !inside.is_empty() {
+            let _ = writeln!(
+                script,
+                "    iifname != {{ \"lo\", \"{service}\" }} {family} saddr {{ {} }} fib saddr . iif oif missing drop",
+                inside.join(", ")
+            );
+        }
+    }
+    script.push_str("  }\n");
 }
 
 fn native(script: &mut String, terms: &Terms) {
@@ -165,6 +188,10 @@ mod tests {
         }
     }
 
+    fn inside() -> Vec<IpNet> {
+        vec!["10.244.0.0/16".parse().unwrap(), "fd00:10:244::/48".parse().unwrap()]
+    }
+
     fn vip(address: &str, protocol: Protocol, port: u16) -> Vip {
         Vip {
             address: address.parse().unwrap(),
@@ -190,6 +217,11 @@ mod tests {
         let expected = r#"add table inet netloom
 delete table inet netloom
 table inet netloom {
+  chain guard {
+    type filter hook prerouting priority raw; policy accept;
+    iifname != { "lo", "netloom1" } ip saddr { 10.244.0.0/16 } fib saddr . iif oif missing drop
+    iifname != { "lo", "netloom1" } ip6 saddr { fd00:10:244::/48 } fib saddr . iif oif missing drop
+  }
   set node-ports4 { type inet_proto . inet_service; }
   set local-node-ports4 { type inet_proto . inet_service; }
   set own-by-management-port4 { type inet_proto . inet_service; }
@@ -233,7 +265,7 @@ add element inet netloom own-by-management-port4 { udp . 30053 }
 add element inet netloom by-management-port4 { 172.30.0.12 . udp . 30053 }
 add element inet netloom by-service-port6 { fd30::200 . sctp . 80 }
 "#;
-        assert_eq!(replace(&terms(ServiceGateway::Native), &vips), expected);
+        assert_eq!(replace(&terms(ServiceGateway::Native), &inside(), &vips), expected);
     }
 
     #[test]
@@ -241,6 +273,11 @@ add element inet netloom by-service-port6 { fd30::200 . sctp . 80 }
         let expected = r#"add table inet netloom
 delete table inet netloom
 table inet netloom {
+  chain guard {
+    type filter hook prerouting priority raw; policy accept;
+    iifname != { "lo", "netloom1" } ip saddr { 10.244.0.0/16 } fib saddr . iif oif missing drop
+    iifname != { "lo", "netloom1" } ip6 saddr { fd00:10:244::/48 } fib saddr . iif oif missing drop
+  }
   chain postrouting {
     type nat hook postrouting priority srcnat - 1; policy accept;
     iifname "netloom1" oifname "netloom0" snat ip to 10.244.1.3
@@ -250,7 +287,7 @@ table inet netloom {
   }
 }
 "#;
-        assert_eq!(replace(&terms(ServiceGateway::KubeProxy), &Vips::default()), expected);
+        assert_eq!(replace(&terms(ServiceGateway::KubeProxy), &inside(), &Vips::default()), expected);
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod networks;
 
 use std::net::IpAddr;
 
-use netloom_network::ipam::Mac;
+use netloom_network::ipam::{MANAGEMENT_HOST, Mac};
 use netloom_policy::{Name, Protocol, Source, Target};
 use serde_json::Value;
 
@@ -67,6 +67,7 @@ pub fn questions(random: &mut Random, world: &World, compiler: &Compiler, count:
                 asking.node_to_pod(node, Some(host), other)
             }
             13..=15 => asking.node_to_pod(node, None, other),
+            16 | 17 if asking.random.chance(25) => asking.impostor_to_pod(node, one, other),
             16 | 17 => asking.outside_to_pod(node, other),
             18 => asking.pod_to_outside(one),
             _ => asking.pod_to_node(one, node),
@@ -146,6 +147,31 @@ impl Asking<'_> {
             arrives: Some(to.name),
         };
         self.question("outside to pod", ends, None)
+    }
+
+    /// From outside, by an address that is a pod's or its node's among pods: policies would know it for one of them.
+    fn impostor_to_pod(self, node: &Value, one: &Value, other: &Value) -> Option<Question> {
+        let (from, to) = (self.compiler.uplink(node), self.compiler.pod_port(other));
+        let of_node = self.compiler.hosts(text(other, "/spec/nodeName"), MANAGEMENT_HOST);
+        let sources = [self.compiler.pod_port(one).addresses, of_node].concat();
+        let source = *self.random.pick(&sources);
+        let ends = Ends {
+            near: None,
+            from: (
+                Source::Address(source),
+                Port {
+                    addresses: vec![source],
+                    ..from
+                },
+            ),
+            to: (Target::Pod(name(other)), to.addresses),
+            arrives: Some(to.name),
+        };
+        let question = self.question("never from outside as one inside", ends, None)?;
+        Some(Question {
+            expected: Expected::Nobody,
+            ..question
+        })
     }
 
     fn pod_to_outside(self, pod: &Value) -> Option<Question> {

@@ -11,11 +11,15 @@ use crate::key::Key;
 use crate::northbound::{Placed, group_key, ids, put};
 use crate::problem::{ObjectRef, Problem};
 use crate::rows::{
-    LoadBalancerGroup, LogicalRouter, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Nat, PortGroup,
+    LoadBalancerGroup, LogicalRouter, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort,
+    Nat, PortGroup,
 };
 use crate::settings::is_ipv4;
 use crate::unit::network::{edge, join_switch, router as cluster_router};
-use crate::unit::{EXTERNAL_NETWORK, Fragment, GATEWAYS_GROUP, JOIN_SWITCH};
+use crate::unit::{EXTERNAL_NETWORK, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, join};
+
+/// Above every route.
+const GUARD_PRIORITY: i64 = 1000;
 
 pub(super) fn router(node: &str) -> Key {
     Key::new(format!("router/gateway/{node}"))
@@ -105,6 +109,8 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
         }
     }
     default_routes(fragment, &router, name, &report, &owner);
+    let inside = settings.cluster_cidrs.iter().map(|range| &range.cidr).chain(&settings.join_cidrs);
+    guard(fragment, &router, name, inside, &owner);
     for address in &report.addresses {
         // A backend that is the node itself is reached through its management port.
         if let Some(via) = same_family(&hub, address) {
@@ -156,6 +162,25 @@ impl Port<'_> {
         let peer = Key::new(format!("gateway-peer/{side}/{node}"));
         let row = LogicalSwitchPort::router(format!("{side}_to_gateway_{node}"), name, ids(&peer, owner));
         put(fragment, &peer, row).add_to::<LogicalSwitch>(fragment, switch, "ports");
+    }
+}
+
+/// Drops what comes from outside with a source inside: the address of a pod, or the one by which policies know a pod's own node.
+fn guard<'a>(fragment: &mut Fragment, router: &Key, name: &str, inside: impl Iterator<Item = &'a IpNet> + Clone, owner: &ObjectRef) {
+    for (family, of_family) in [("4", true), ("6", false)] {
+        let ranges = join(inside.clone().filter(|range| is_ipv4(range) == of_family));
+        if ranges.is_empty() {
+            continue;
+        }
+        let key = Key::new(format!("guard/gateway/{name}/{family}"));
+        let row = LogicalRouterPolicy {
+            action: "drop".to_owned(),
+            priority: GUARD_PRIORITY,
+            match_: format!("inport == \"gateway_{name}_to_{EXTERNAL_NETWORK}\" && ip{family}.src == {{{ranges}}}"),
+            external_ids: ids(&key, owner),
+            ..Default::default()
+        };
+        put(fragment, &key, row).add_to::<LogicalRouter>(fragment, router, "policies");
     }
 }
 
