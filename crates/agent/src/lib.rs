@@ -5,7 +5,7 @@
 //! netloom-cni ──► cni (attach, detach, check, status) ──► net     links, addresses, routes, fence
 //!                   │ waits on                       └──► switch  local OVS database
 //!                   └──► southbound  ports of this chassis
-//! host_port, gateway, services, published ── converge ──► the same, whenever something they depend on changes
+//! host_port, gateway, services, published, machines ── converge ──► the same, whenever something they depend on changes
 //! set_up, uplink, install, readiness ── converge, if asked for ──► the node itself, from an empty switch to pods
 //! removal ── takes all of it away again
 //! ```
@@ -22,6 +22,7 @@ pub mod gateway;
 mod health;
 mod host_port;
 pub mod install;
+mod machines;
 pub mod metrics;
 pub mod mirror;
 pub mod net;
@@ -54,6 +55,7 @@ use crate::databases::Southbound;
 use crate::gateway::annotation::Annotation;
 use crate::host_port::{HostPort, Role};
 use crate::install::{Files, Install};
+use crate::machines::Machines;
 use crate::node::{Busy, Node, Underlay};
 use crate::own_node::OwnNodeApi;
 use crate::published::Published;
@@ -320,6 +322,7 @@ async fn keep(
         converge::converge(Services::new(node.clone(), kernel.clone(), deletions.clone())),
         converge::converge(Published::new(node.clone(), kernel.clone(), deletions.clone())),
         converge::converge(HealthChecks::new(node.clone())),
+        converge::converge(Machines::new(node.clone())),
     );
 }
 

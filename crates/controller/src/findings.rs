@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use netloom_network::annotations::NETWORK_ADDRESSES;
+use netloom_network::port::{self, PortStatus};
 use netloom_network::service::ServiceKind;
-use netloom_network::{Cluster, ObjectRef, PodName, Problem, Service, ServiceName};
+use netloom_network::{Cluster, ObjectRef, Pod, PodName, Problem, Service, ServiceName};
 use tokio::sync::watch;
 
 /// What is to be told.
@@ -20,7 +21,7 @@ pub struct Findings {
     pub own: BTreeSet<ObjectRef>,
     /// Services whose status shows other external addresses than it should.
     pub addresses: BTreeMap<ServiceName, Shown>,
-    /// Pods on networks whose annotation shows other addresses than they have there.
+    /// Pods on networks, and ports of machines, that show other addresses than they have.
     pub places: BTreeMap<PodName, Place>,
     /// Grows when another controller may have told something in between.
     pub term: u64,
@@ -35,13 +36,22 @@ pub struct Shown {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Where a pod is in its network.
+/// Where something is, to be shown by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The pod.
-    pub pod: ObjectRef,
-    /// Its addresses there, comma separated.
-    pub addresses: String,
+pub enum Place {
+    /// A pod, and its addresses in its network, comma separated.
+    Pod(ObjectRef, String),
+    /// A machine's port, and what its status should say.
+    Port(ObjectRef, PortStatus),
+}
+
+impl Place {
+    /// What is there.
+    pub fn object(&self) -> &ObjectRef {
+        match self {
+            Self::Pod(object, _) | Self::Port(object, _) => object,
+        }
+    }
 }
 
 impl Findings {
@@ -74,8 +84,8 @@ impl Findings {
             let shown = to_show(cluster, name, given);
             findings.addresses.extend(shown.map(|shown| (name.clone(), shown)));
         }
-        let networks: Vec<&String> = cluster.records.networks().collect();
-        for name in networks.into_iter().flat_map(|network| cluster.records.attached(network)) {
+        let on_networks = cluster.records.networks().flat_map(|network| cluster.records.attached(network));
+        for name in on_networks.chain(cluster.machines()) {
             findings
                 .places
                 .extend(place_to_show(cluster, name).map(|place| (name.clone(), place)));
@@ -84,16 +94,30 @@ impl Findings {
     }
 }
 
-/// What a pod's annotation should show of its place in its network, if it does not. There it is found again when the database is lost.
+/// Whether the place of a pod may have to be shown: it names a network, or is a machine's port.
+pub fn concerns_place(cluster: &Cluster, name: &PodName, pod: &Pod) -> bool {
+    name.machine().is_some() || cluster.network_named(name, pod).is_some()
+}
+
+/// What a pod should show of its place in its network, or a port of its own, if it does not. There it is found again when the database is
+/// lost.
 pub fn place_to_show(cluster: &Cluster, name: &PodName) -> Option<Place> {
     let pod = cluster.pods.get(name)?;
-    let on = cluster.records.assignment(name, &pod.uid)?.attachment.as_ref()?;
-    let addresses: Vec<String> = on.addresses.iter().map(|ip| ip.addr().to_string()).collect();
-    let addresses = addresses.join(",");
-    (pod.annotations.get(NETWORK_ADDRESSES) != Some(&addresses)).then(|| Place {
-        pod: cluster.pod_ref(name),
-        addresses,
-    })
+    let assignment = cluster.records.assignment(name, &pod.uid)?;
+    let addresses = assignment.attachment.as_ref().map(|on| {
+        let addresses: Vec<String> = on.addresses.iter().map(|ip| ip.addr().to_string()).collect();
+        addresses.join(",")
+    });
+    let shown = addresses.is_none() || pod.annotations.get(NETWORK_ADDRESSES) == addresses.as_ref();
+    if name.machine().is_some() {
+        let shown = shown && pod.addresses == assignment.addresses;
+        return port::status(cluster, name)
+            .filter(|_| !shown)
+            .map(|status| Place::Port(cluster.pod_ref(name), status));
+    }
+    addresses
+        .filter(|_| !shown)
+        .map(|addresses| Place::Pod(cluster.pod_ref(name), addresses))
 }
 
 /// What a service's status should show instead of what it shows.
@@ -125,7 +149,7 @@ pub struct News {
     pub all: Option<Findings>,
     /// What the statuses of these services should show; nothing for those that are as they should be.
     pub statuses: Vec<(ServiceName, Option<Shown>)>,
-    /// What the annotations of these pods should show; nothing for those that are as they should be.
+    /// What these pods and ports should show of themselves; nothing for those that are as they should be.
     pub places: Vec<(PodName, Option<Place>)>,
 }
 

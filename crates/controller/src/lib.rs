@@ -41,6 +41,7 @@ pub const CRDS: &[&str] = &[
     include_str!("../../../deploy/chart/crds/clusternetworks.yaml"),
     include_str!("../../../deploy/chart/crds/externalpools.yaml"),
     include_str!("../../../deploy/chart/crds/networks.yaml"),
+    include_str!("../../../deploy/chart/crds/ports.yaml"),
     include_str!("../../../deploy/chart/crds/securitygroups.yaml"),
 ];
 

@@ -14,8 +14,9 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, Resource};
 use netloom_network::cluster::ClusterNetwork;
+use netloom_network::port::{self, PortSpec, PortStatus};
 use netloom_network::settings::ClusterNetworkSpec;
-use netloom_network::{Cluster, ClusterPolicyKind, Namespaced, Node, Object, Pod, manifest};
+use netloom_network::{Cluster, ClusterPolicyKind, Namespaced, Node, Object, Pod, PodName, manifest};
 pub use policies::{NamespaceObject, NetworkObject, NetworkPolicyObject, SecurityGroupObject};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -57,6 +58,16 @@ struct PodStatus {
 #[derive(Clone, Debug, Deserialize)]
 struct PodIp {
     ip: String,
+}
+
+/// A machine's port, as in `deploy/chart/crds/ports.yaml`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PortObject {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: PortSpec,
+    #[serde(default)]
+    status: PortStatus,
 }
 
 /// A node, reduced.
@@ -130,6 +141,7 @@ macro_rules! resource {
 use resource;
 
 resource!(PodObject, NamespaceResourceScope, "", "v1", "Pod", "pods");
+resource!(PortObject, NamespaceResourceScope, "netloom.io", "v1alpha1", "Port", "ports");
 resource!(NodeObject, ClusterResourceScope, "", "v1", "Node", "nodes");
 resource!(
     ClusterNetworkObject,
@@ -165,6 +177,16 @@ impl Reduce for PodObject {
             addresses,
         };
         Some(Object::Pod(named(self.metadata), pod))
+    }
+}
+
+impl Reduce for PortObject {
+    fn reduce(self) -> Option<Object> {
+        let (metadata, uid) = (&self.metadata, self.metadata.uid.clone().unwrap_or_default());
+        let annotations = manifest::relevant(metadata.annotations.clone().unwrap_or_default());
+        let labels = metadata.labels.clone().unwrap_or_default();
+        let pod = port::as_pod(uid, annotations, labels, self.spec, &self.status);
+        Some(Object::Pod(named(self.metadata).of_machine(), pod))
     }
 }
 
@@ -213,7 +235,8 @@ pub fn absent(cluster: &Cluster, kind: Kind, present: &[Object]) -> Vec<Object> 
     let known: Vec<Object> = match kind {
         Kind::ClusterNetwork => cluster.network.iter().cloned().map(Object::ClusterNetwork).collect(),
         Kind::Node => only_names(&cluster.nodes, Object::Node),
-        Kind::Pod => only_names(&cluster.pods, Object::Pod),
+        Kind::Pod => only_pods(cluster.pods.keys().filter(|name| name.machine().is_none())),
+        Kind::Port => only_pods(cluster.machines()),
         Kind::ExternalPool => only_names(&cluster.pools, Object::ExternalPool),
         Kind::Service => only_names(&cluster.services, Object::Service),
         Kind::EndpointSlice => only_names(&cluster.slices, Object::EndpointSlice),
@@ -230,6 +253,10 @@ pub fn absent(cluster: &Cluster, kind: Kind, present: &[Object]) -> Vec<Object> 
 
 fn only_names<N: Clone, T: Default>(objects: &BTreeMap<N, T>, object: impl Fn(N, T) -> Object) -> Vec<Object> {
     objects.keys().map(|name| object(name.clone(), T::default())).collect()
+}
+
+fn only_pods<'a>(names: impl Iterator<Item = &'a PodName>) -> Vec<Object> {
+    names.map(|name| Object::Pod(name.clone(), Pod::default())).collect()
 }
 
 fn name(object: &Object) -> (&str, &str) {
@@ -250,6 +277,7 @@ pub async fn read_cluster(client: &kube::Client) -> Result<Vec<Object>> {
     let mut objects = list::<ClusterNetworkObject>(client).await?;
     objects.extend(list::<NodeObject>(client).await?);
     objects.extend(list::<PodObject>(client).await?);
+    objects.extend(list::<PortObject>(client).await?);
     objects.extend(list::<ExternalPoolObject>(client).await?);
     objects.extend(list::<ServiceObject>(client).await?);
     objects.extend(list::<EndpointSliceObject>(client).await?);

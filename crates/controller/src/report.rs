@@ -1,5 +1,5 @@
 //! Tells people: problems as Events and conditions on the objects that cause them, subnets of nodes and places of pods in
-//! their networks as annotations, external addresses in the status of their services.
+//! their networks as annotations, external addresses in the status of their services, addresses of machines in that of their ports.
 //!
 //! Off the hot path, in its own task; the API server being away delays telling and nothing else. The only place of the controller
 //! that retries API writes.
@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::sync::watch::Receiver;
 use tracing::{info, warn};
 
-use crate::findings::{Findings, Place, Shown};
+use crate::findings::{Findings, Shown};
 use crate::objects::is_unknown;
 
 const RETRY: Duration = Duration::from_secs(2);
@@ -94,8 +94,8 @@ async fn tell_addresses(client: &kube::Client, current: &Findings) -> bool {
 /// Nor are these.
 async fn tell_places(client: &kube::Client, current: &Findings) -> bool {
     let mut complete = true;
-    for Place { pod, addresses } in current.places.values() {
-        complete &= done(write::show_place(client, pod, addresses).await, "annotate", pod);
+    for place in current.places.values() {
+        complete &= done(write::show_place(client, place).await, "show the place of", place.object());
     }
     complete
 }

@@ -19,7 +19,7 @@ use netloom_ovsdb::{ErrorKind, Operation, OperationResult, Transaction};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
-use crate::findings::{Findings, News, concerns_status, place_to_show, to_show};
+use crate::findings::{Findings, News, concerns_place, concerns_status, place_to_show, to_show};
 use crate::metrics::Metrics;
 use crate::objects;
 use crate::watch::{Change, Kind};
@@ -81,8 +81,8 @@ pub struct Sync {
     told: (Option<u64>, Vec<(Part, String)>),
     /// Services whose status may be another than when news were last gathered.
     touched: BTreeSet<ServiceName>,
-    /// Pods that came or changed since news were last gathered, if they name a network.
-    networked: BTreeSet<PodName>,
+    /// Pods that came or changed since news were last gathered, if they show where they are.
+    placed: BTreeSet<PodName>,
     /// Services whose status shows addresses of ours.
     given: BTreeSet<ServiceName>,
 }
@@ -109,7 +109,7 @@ impl Sync {
             news: News::default(),
             told: Default::default(),
             touched: BTreeSet::new(),
-            networked: BTreeSet::new(),
+            placed: BTreeSet::new(),
             given: BTreeSet::new(),
         }
     }
@@ -232,9 +232,9 @@ impl Sync {
             }
         }
         if let Object::Pod(name, pod) = &object
-            && self.planner.cluster().network_named(name, pod).is_some()
+            && concerns_place(self.planner.cluster(), name, pod)
         {
-            self.networked.insert(name.clone());
+            self.placed.insert(name.clone());
         }
         self.planner.apply(object);
     }
@@ -242,7 +242,9 @@ impl Sync {
     fn remove(&mut self, object: &Object) {
         match object {
             Object::Service(name, _) => drop(self.touched.insert(name.clone())),
-            Object::Pod(name, _) if self.planner.cluster().records.attachment(name).is_some() => drop(self.networked.insert(name.clone())),
+            Object::Pod(name, _) if name.machine().is_some() || self.planner.cluster().records.attachment(name).is_some() => {
+                self.placed.insert(name.clone());
+            }
             _ => {}
         }
         self.planner.remove(object);
@@ -352,7 +354,7 @@ impl Sync {
     /// Finds what people should know, when it changed. They are told when it is in the database: an address nobody recorded may still be
     /// given to another service.
     fn gather(&mut self) {
-        let (touched, networked) = (std::mem::take(&mut self.touched), std::mem::take(&mut self.networked));
+        let (touched, placed) = (std::mem::take(&mut self.touched), std::mem::take(&mut self.placed));
         let (cluster, given) = (self.planner.cluster(), &mut self.given);
         if self.told.0 == Some(self.planner.revision()) && self.told.1 == self.refused {
             let statuses = touched.into_iter().map(|name| {
@@ -360,7 +362,7 @@ impl Sync {
                 (name, shown)
             });
             self.news.statuses.extend(statuses);
-            let places = networked.into_iter().map(|name| {
+            let places = placed.into_iter().map(|name| {
                 let place = place_to_show(cluster, &name);
                 (name, place)
             });

@@ -15,8 +15,8 @@ use tracing::{info, warn};
 
 use crate::objects::{
     AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkObject, ClusterNetworkPolicyObject, EndpointSliceObject,
-    ExternalPoolObject, NamespaceObject, NetworkObject, NetworkPolicyObject, NodeObject, PodObject, Reduce, SecurityGroupObject,
-    ServiceObject, is_unknown,
+    ExternalPoolObject, NamespaceObject, NetworkObject, NetworkPolicyObject, NodeObject, PodObject, PortObject, Reduce,
+    SecurityGroupObject, ServiceObject, is_unknown,
 };
 
 /// The kinds watched.
@@ -28,6 +28,8 @@ pub enum Kind {
     Node,
     /// Pod.
     Pod,
+    /// `Port`.
+    Port,
     /// `ExternalPool`.
     ExternalPool,
     /// Service.
@@ -52,10 +54,11 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds; the first sync waits for a list of each.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ClusterNetwork,
         Self::Node,
         Self::Pod,
+        Self::Port,
         Self::ExternalPool,
         Self::Service,
         Self::EndpointSlice,
@@ -86,6 +89,7 @@ pub async fn run(client: kube::Client, changes: Sender<Change>) -> Result<()> {
         watch::<ClusterNetworkObject>(&client, Kind::ClusterNetwork, &changes),
         watch::<NodeObject>(&client, Kind::Node, &changes),
         watch::<PodObject>(&client, Kind::Pod, &changes),
+        watch::<PortObject>(&client, Kind::Port, &changes),
         watch::<ExternalPoolObject>(&client, Kind::ExternalPool, &changes),
         watch::<ServiceObject>(&client, Kind::Service, &changes),
         watch::<EndpointSliceObject>(&client, Kind::EndpointSlice, &changes),

@@ -18,6 +18,8 @@ pub struct Shell<'a> {
     spec: &'a Spec,
     verb: &'static str,
     place: String,
+    /// Words before every command.
+    prefix: Vec<String>,
 }
 
 /// What a command did.
@@ -44,6 +46,7 @@ impl<'a> Shell<'a> {
             spec,
             verb: "node",
             place: name.into(),
+            prefix: Vec::new(),
         }
     }
 
@@ -52,7 +55,14 @@ impl<'a> Shell<'a> {
             spec,
             verb: "pod",
             place: format!("{namespace}/{name}"),
+            prefix: Vec::new(),
         }
+    }
+
+    /// The same place in another network namespace, by its file there.
+    pub fn in_namespace(mut self, file: &str) -> Self {
+        self.prefix = vec!["nsenter".to_owned(), format!("--net={file}")];
+        self
     }
 
     /// Runs a command that should succeed and returns what it printed.
@@ -122,6 +132,7 @@ impl<'a> Shell<'a> {
         let mut process = Command::new(&self.spec.binary);
         process
             .args(["lab", self.verb, "--name", &self.spec.name, &self.place, "--"])
+            .args(&self.prefix)
             .args(command);
         process
     }

@@ -157,7 +157,7 @@ pub enum Object {
     ClusterNetwork(ClusterNetwork),
     /// A node.
     Node(NodeName, Node),
-    /// A pod.
+    /// A pod, or the `Port` of a machine, which is one to the network.
     Pod(PodName, Pod),
     /// A service.
     Service(ServiceName, Service),
@@ -205,6 +205,7 @@ pub struct Cluster {
     /// Addresses decided so far.
     pub records: Records,
     placed: BTreeMap<NodeName, BTreeSet<PodName>>,
+    machines: BTreeSet<PodName>,
     index: index::Index,
     policy_index: policies::Policies,
     isolated: isolation::Isolated,
@@ -226,6 +227,9 @@ impl Cluster {
                 self.unplace(&name);
                 if let Some(node) = pod.node.clone() {
                     self.placed.entry(node).or_default().insert(name.clone());
+                }
+                if name.machine().is_some() {
+                    self.machines.insert(name.clone());
                 }
                 self.policy_index.count(&name, &pod, true);
                 self.app_index.set_pod(&name, &pod, true);
@@ -272,6 +276,7 @@ impl Cluster {
             }
             Object::Pod(name, _) => {
                 self.unplace(name);
+                self.machines.remove(name);
                 self.pods.remove(name);
             }
             Object::Service(name, _) => {
@@ -325,6 +330,11 @@ impl Cluster {
     /// Pods bound to a node.
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &PodName> {
         self.placed.get(node).into_iter().flatten()
+    }
+
+    /// Those of the pods that are `Port`s of machines.
+    pub fn machines(&self) -> impl Iterator<Item = &PodName> {
+        self.machines.iter()
     }
 
     /// Slices of a service.

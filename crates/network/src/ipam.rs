@@ -88,10 +88,17 @@ pub fn decide_addresses(cluster: &Cluster, name: &PodName) -> Result<Option<Assi
         return Ok(None);
     }
     let mut subnets = cluster.records.subnets(pod.node.as_deref().unwrap_or_default());
-    if subnets.is_empty() {
-        return Ok(None);
-    }
     let problem = |reason, why: String| Problem::new(cluster.pod_ref(name), reason, why);
+    if subnets.is_empty() {
+        let node = pod.node.as_deref().unwrap_or_default();
+        // Nobody but its author chose the node of a machine's port.
+        return if name.machine().is_some() && !cluster.nodes.contains_key(node) {
+            let why = format!("there is no node {node}; make a port with the name of a node in spec.node");
+            Err(problem("NodeUnknown", why))
+        } else {
+            Ok(None)
+        };
+    }
     let asked = annotations::request(&pod.annotations).map_err(|why| problem("InvalidAnnotation", why))?;
     let attachment = attachment(cluster, name, pod, &asked).map_err(|(reason, why)| problem(reason, why))?;
     if let Some(attachment) = &attachment {

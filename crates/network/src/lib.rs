@@ -24,6 +24,7 @@ pub mod manifest;
 pub mod northbound;
 pub mod plan;
 pub mod policy;
+pub mod port;
 pub mod problem;
 pub mod rows;
 pub mod security_group;

@@ -16,6 +16,7 @@ use crate::annotations;
 use crate::cluster::{ClusterNetwork, Namespaced, Node, NodeName, Object, Pod};
 use crate::custom_network::CustomNetwork;
 use crate::isolation::ISOLATED;
+use crate::port::{self, PortSpec, PortStatus};
 use crate::security_group::{SecurityGroup, SecurityGroupSpec};
 use crate::service::{ExternalPool, ExternalPoolSpec};
 use crate::settings::ClusterNetworkSpec;
@@ -42,6 +43,7 @@ const NAMED: &[&str] = &[
     "NetworkPolicy",
     "Node",
     "Pod",
+    "Port",
     "ReplicaSet",
     "SecurityGroup",
     "Service",
@@ -145,14 +147,15 @@ pub fn read(manifest: &Value) -> Result<Vec<Object>, String> {
             let (uid, spec) = (metadata.uid.clone(), part::<SecurityGroupSpec>(manifest, "spec", &named)?);
             vec![Object::SecurityGroup(metadata.namespaced(), SecurityGroup { uid, spec })]
         }
-        "Network"
-            if manifest
-                .get("apiVersion")
-                .and_then(Value::as_str)
-                .is_none_or(|version| version.starts_with(OURS)) =>
-        {
+        "Network" if is_ours(manifest) => {
             let (uid, spec) = (metadata.uid, part::<Value>(manifest, "spec", &named)?);
             vec![Object::CustomNetwork(metadata.name, CustomNetwork { uid, spec })]
+        }
+        "Port" if is_ours(manifest) => {
+            let (spec, status): (PortSpec, PortStatus) = (part(manifest, "spec", &named)?, part(manifest, "status", &named)?);
+            let (uid, annotations) = (metadata.uid.clone(), relevant(metadata.annotations.clone()));
+            let pod = port::as_pod(uid, annotations, metadata.labels.clone(), spec, &status);
+            vec![Object::Pod(metadata.namespaced().of_machine(), pod)]
         }
         "Namespace" => vec![policies::namespace(metadata)],
         "NetworkPolicy" => vec![policies::policy(metadata, part(manifest, "spec", &named)?)],
@@ -203,6 +206,12 @@ pub fn place(objects: Vec<Object>) -> Vec<Object> {
 pub fn relevant(mut annotations: BTreeMap<String, String>) -> BTreeMap<String, String> {
     annotations.retain(|name, _| name.starts_with(annotations::PREFIX) || name == ISOLATED);
     annotations
+}
+
+/// Others have kinds of the same name.
+fn is_ours(manifest: &Value) -> bool {
+    let version = manifest.get("apiVersion").and_then(Value::as_str);
+    version.is_none_or(|version| version.starts_with(OURS))
 }
 
 fn workload(manifest: &Value, metadata: &Metadata, named: &str) -> Result<Vec<Object>, String> {

@@ -2,14 +2,14 @@
 //!
 //! A unit writes whole rows and adds members to collections of rows that other units own (a pod's port to its node's switch).
 //!
-//! Names: a pod's port is `namespace/pod`. Names of everything else have an underscore and no slash, which no Kubernetes name has, so
-//! that no pod and no node can be called into a clash.
+//! Names: a pod's port is `namespace/pod`, a machine's `namespace/port_name`. Names of everything else have an underscore and no slash, which
+//! no Kubernetes name has, so that no pod and no node can be called into a clash.
 
 mod custom_network;
 mod gateway;
 mod network;
 mod node;
-mod pod;
+pub(crate) mod pod;
 mod policy;
 pub(crate) mod service;
 

@@ -86,9 +86,7 @@ pub fn problems(cluster: &Cluster, name: &Name) -> Vec<Problem> {
     let Some(pod) = cluster.pods.get(name).filter(|pod| !pod.host_network) else {
         return Vec::new();
     };
-    let own = pod
-        .app
-        .problem(Object::in_namespace("Pod", name), "it is isolated and in no app's network");
+    let own = pod.app.problem(Object::of_pod(name), "it is isolated and in no app's network");
     let of_services = services_of(cluster, name).filter_map(|(name, _)| of_service(cluster, name));
     own.into_iter().chain(of_services).collect()
 }

@@ -1,4 +1,4 @@
-//! Questions, and how people write them: `namespace/pod`, `svc/web`, `node/node1`, an address, and a port by number or name.
+//! Questions, and how people write them: `namespace/pod`, `svc/web`, `port/db`, `node/node1`, an address, and a port by number or name.
 
 use std::net::IpAddr;
 
@@ -70,6 +70,8 @@ impl Target {
             ["node" | "nodes" | "no", name] => Self::Node((*name).to_owned()),
             ["service" | "services" | "svc", name] => Self::Service(Name::new(namespace, *name)),
             ["service" | "services" | "svc", namespace, name] => Self::Service(Name::new(*namespace, *name)),
+            ["port" | "ports", name] => Self::Pod(Name::of_machine(namespace, name)),
+            ["port" | "ports", namespace, name] => Self::Pod(Name::of_machine(*namespace, name)),
             ["pod" | "pods" | "po", name] | [name] => Self::Pod(Name::new(namespace, *name)),
             ["pod" | "pods" | "po", namespace, name] | [namespace, name] => Self::Pod(Name::new(*namespace, *name)),
             _ => return Err(unreadable(text)),
@@ -78,7 +80,9 @@ impl Target {
 }
 
 fn unreadable(text: &str) -> String {
-    format!("{text:?} names nobody; write POD, NAMESPACE/POD, svc/NAME, svc/NAMESPACE/NAME, node/NAME or an IP address")
+    format!(
+        "{text:?} names nobody; write POD, NAMESPACE/POD, svc/NAME, svc/NAMESPACE/NAME, port/NAME, port/NAMESPACE/NAME, node/NAME or an IP address"
+    )
 }
 
 /// A port that a pod or service declares.

@@ -22,6 +22,9 @@ pub type Labels = BTreeMap<String, String>;
 /// Label the API server gives every namespace.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
+/// Before the name of a machine's `Port`; no pod's has an underscore.
+const MACHINE: &str = "port_";
+
 /// Name of an object in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Name {
@@ -37,6 +40,24 @@ impl Name {
         Self {
             namespace: namespace.into(),
             name: name.into(),
+        }
+    }
+
+    /// Of the `Port` of a machine, which is judged as a pod is. No pod can have this name.
+    pub fn of_machine(namespace: impl Into<String>, port: &str) -> Self {
+        Self::new(namespace, format!("{MACHINE}{port}"))
+    }
+
+    /// The name of the `Port`, if this is that of a machine.
+    pub fn machine(&self) -> Option<&str> {
+        self.name.strip_prefix(MACHINE)
+    }
+
+    /// What kind of thing has this name among the pods, and its own name.
+    pub fn titled(&self) -> String {
+        match self.machine() {
+            Some(port) => format!("port {}/{port}", self.namespace),
+            None => format!("pod {self}"),
         }
     }
 }

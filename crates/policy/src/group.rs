@@ -217,7 +217,7 @@ pub fn problems(cluster: &Cluster, name: &Name) -> Vec<Problem> {
         .flat_map(|group| match cluster.groups.get(&Name::new(&name.namespace, group)) {
             Some(found) => found.problems.clone(),
             None => vec![Problem {
-                object: Object::in_namespace("Pod", name),
+                object: Object::of_pod(name),
                 reason: "UnknownSecurityGroup",
                 field: format!("annotation {GROUPS}"),
                 message: format!(

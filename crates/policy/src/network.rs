@@ -193,7 +193,7 @@ impl Cluster {
         };
         let problem = |reason, message| {
             Box::new(Problem {
-                object: Object::in_namespace("Pod", pod),
+                object: Object::of_pod(pod),
                 reason,
                 field: format!("annotation {NETWORK}"),
                 message,

@@ -32,6 +32,14 @@ impl Object {
         }
     }
 
+    /// A pod, or the `Port` of a machine.
+    pub fn of_pod(name: &Name) -> Self {
+        match name.machine() {
+            None => Self::in_namespace("Pod", name),
+            Some(port) => Self::in_namespace("Port", &Name::new(&name.namespace, port)),
+        }
+    }
+
     /// One of the whole cluster.
     pub fn of_cluster(kind: &'static str, name: impl Into<String>) -> Self {
         Self {

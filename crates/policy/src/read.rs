@@ -43,6 +43,7 @@ impl Cluster {
             "Namespace",
             "Node",
             "Pod",
+            "Port",
             "Service",
             "EndpointSlice",
             "NetworkPolicy",
@@ -76,12 +77,10 @@ impl Cluster {
                     fields::close_unknown(&name, policy, spec);
                 }
             }
-            // Others have kinds of this name too.
-            "Network" => {
-                if text("/apiVersion").is_empty() || text("/apiVersion").starts_with(OURS) {
-                    self.networks.insert(name.to_owned(), Network::read(name, &manifest["spec"]));
-                }
-            }
+            // Others have kinds of these names too.
+            "Network" | "Port" if !(text("/apiVersion").is_empty() || text("/apiVersion").starts_with(OURS)) => {}
+            "Network" => drop(self.networks.insert(name.to_owned(), Network::read(name, &manifest["spec"]))),
+            "Port" => self.add_port(manifest)?,
             "SecurityGroup" => {
                 let name = named(&part(manifest, manifest, "metadata")?);
                 let group = SecurityGroup::read(&name, &manifest["spec"]);
@@ -143,6 +142,34 @@ impl Cluster {
             pod.finished = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
         }
         self.pods.insert(named(&object.metadata), pod);
+    }
+
+    /// Adds the port of a machine: it is judged as a pod is.
+    fn add_port(&mut self, manifest: &Value) -> Result<(), String> {
+        let metadata: ObjectMeta = part(manifest, manifest, "metadata")?;
+        let Name { namespace, name } = named(&metadata);
+        let texts = |pointer: &str| {
+            let list = manifest.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+            list.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let served = manifest.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
+        let served = served.filter_map(|port| {
+            Some(ContainerPort {
+                name: port["name"].as_str()?.to_owned(),
+                protocol: Protocol::parse(port["protocol"].as_str().unwrap_or("TCP"))?,
+                port: u16::try_from(port["port"].as_u64()?).ok()?,
+            })
+        });
+        let of_node = texts("/status/addresses");
+        let addresses = of_node.iter().filter_map(|text| text.split('/').next()?.parse().ok());
+        let port = Pod {
+            node: manifest.pointer("/spec/node").and_then(Value::as_str).map(str::to_owned),
+            ports: served.collect(),
+            addresses: addresses.collect(),
+            ..pod(&metadata, &PodSpec::default())
+        };
+        self.pods.insert(Name::of_machine(namespace, &name), port);
+        Ok(())
     }
 
     /// Adds a service.

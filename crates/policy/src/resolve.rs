@@ -15,13 +15,13 @@ use crate::verdict::{End, Party};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum Unknown {
-    #[error("there is no pod {pod}; {}", there_is("pods", &pod.namespace, names))]
+    #[error("there is no {}; {}", pod.titled(), there_is(if pod.machine().is_some() { "ports" } else { "pods" }, &pod.namespace, names))]
     Pod { pod: Name, names: Vec<String> },
     #[error("pod {pod} has ended, so it neither sends nor receives; ask about one that runs")]
     Finished { pod: Name },
     #[error("pod {pod} uses the network of its node, but has none yet; ask about node/NAME")]
     Unbound { pod: Name },
-    #[error("pod {pod} is on no network, so it neither sends nor receives: {why}")]
+    #[error("{} is on no network, so it neither sends nor receives: {why}", pod.titled())]
     Waiting { pod: Name, why: String },
     #[error("there is no node {node}; there are: {}", list(names))]
     Node { node: String, names: Vec<String> },
@@ -216,13 +216,12 @@ fn node_addresses(cluster: &Cluster, name: &str) -> Option<Vec<IpAddr>> {
 
 fn pod(cluster: &Cluster, name: &Name) -> Result<End, Unknown> {
     let Some(found) = cluster.pods.get(name) else {
-        let names = cluster
-            .pods
-            .iter()
-            .filter(|(other, pod)| other.namespace == name.namespace && !pod.finished);
+        let names = cluster.pods.iter().filter(|(other, pod)| {
+            other.namespace == name.namespace && !pod.finished && other.machine().is_some() == name.machine().is_some()
+        });
         return Err(Unknown::Pod {
             pod: name.clone(),
-            names: names.map(|(name, _)| name.name.clone()).collect(),
+            names: names.map(|(name, _)| name.machine().unwrap_or(&name.name).to_owned()).collect(),
         });
     };
     let pod = name.clone();

@@ -205,7 +205,8 @@ fn of_slices(cluster: &Cluster, name: &Name, service: &Service, port: Option<&Se
 fn of_selector(cluster: &Cluster, name: &Name, service: &Service, port: Option<&ServicePort>, number: u16) -> Backends {
     let selected = |(pod_name, pod): &(&Name, &Pod)| {
         let answers = !pod.finished && cluster.network_of(pod_name).is_ok();
-        pod_name.namespace == name.namespace && answers && service.selects(&pod.labels)
+        let is_pod = pod_name.machine().is_none();
+        pod_name.namespace == name.namespace && is_pod && answers && service.selects(&pod.labels)
     };
     let mut found = Backends::new();
     let of_family = |ip: &IpAddr| service.cluster_ips.is_empty() || service.cluster_ips.iter().any(|own| own.is_ipv4() == ip.is_ipv4());

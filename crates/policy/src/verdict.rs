@@ -158,7 +158,7 @@ impl fmt::Display for End {
 impl fmt::Display for Party {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pod(name) => write!(f, "pod {name}"),
+            Self::Pod(name) => f.write_str(&name.titled()),
             Self::Node { name, pod: None } => write!(f, "node {name}"),
             Self::Node { name, pod: Some(pod) } => write!(f, "pod {pod} in the network of node {name}"),
             Self::External => f.write_str("outside"),

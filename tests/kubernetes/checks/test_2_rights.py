@@ -84,7 +84,7 @@ class Controller(Rights):
         self.refused("create", "secret", "generic", "mine", "-n", "default")
 
     def test_sees_what_the_network_is_made_from(self):
-        for kind in ("pods", "nodes", "services", "endpointslices", "clusternetworks", "externalpools", "networks", "securitygroups"):
+        for kind in ("pods", "nodes", "services", "endpointslices", "clusternetworks", "externalpools", "networks", "ports", "securitygroups"):
             self.allowed("get", kind, "-A")
 
     def test_changes_no_specification(self):

@@ -12,22 +12,26 @@ use netloom_network::{ClusterPolicyKind, ObjectRef, annotations};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::findings::Place;
 use crate::objects::{
     AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkObject, ClusterNetworkPolicyObject, ExternalPoolObject,
-    NetworkObject, NodeObject, PodObject, SecurityGroupObject, ServiceObject,
+    NetworkObject, NodeObject, PodObject, PortObject, SecurityGroupObject, ServiceObject,
 };
 
 /// Condition of Kubernetes' own objects that have, or had, a problem.
 const CONDITION: &str = "netloom.io/NetworkReady";
+/// Reason of a condition that is true from the first.
+const IN_FORCE: &str = "InForce";
 /// Condition of our own objects.
 const READY: &str = "Ready";
 /// Condition of cluster-wide policies.
 const ACCEPTED: &str = "Accepted";
 
 /// The kinds that are told about, and where they are served.
-pub fn resources() -> [(&'static str, ApiResource); 10] {
+pub fn resources() -> [(&'static str, ApiResource); 11] {
     [
         ("Pod", ApiResource::erase::<PodObject>(&())),
+        ("Port", ApiResource::erase::<PortObject>(&())),
         ("Node", ApiResource::erase::<NodeObject>(&())),
         ("Service", ApiResource::erase::<ServiceObject>(&())),
         ("ClusterNetwork", ApiResource::erase::<ClusterNetworkObject>(&())),
@@ -45,7 +49,7 @@ pub fn resources() -> [(&'static str, ApiResource); 10] {
 
 /// Whether a kind is ours rather than Kubernetes' own.
 fn is_own(kind: &str) -> bool {
-    matches!(kind, "ClusterNetwork" | "ExternalPool" | "Network" | "SecurityGroup")
+    matches!(kind, "ClusterNetwork" | "ExternalPool" | "Network" | "Port" | "SecurityGroup")
 }
 
 /// Whether a kind is that of cluster-wide policies, which may be missing.
@@ -88,23 +92,38 @@ pub async fn annotate(client: &kube::Client, node: &str, subnets: &str) -> kube:
         .map(drop)
 }
 
-/// Writes a pod's addresses in its network where people look, and where they are found again when the database is lost. Who may write a
-/// pod's status may annotate it, and needs no right to change what it runs.
-pub async fn show_place(client: &kube::Client, pod: &ObjectRef, addresses: &str) -> kube::Result<()> {
-    let patch = json!({ "metadata": { "uid": pod.uid, "annotations": { annotations::NETWORK_ADDRESSES: addresses } } });
-    let pods = api(client, pod);
-    pods.patch_status(&pod.name, &PatchParams::default(), &Patch::Merge(patch))
+/// Writes where a pod or port is: where people look, and where it is found again when the database is lost. Who may write a pod's status
+/// may annotate it, and needs no right to change what it runs.
+pub async fn show_place(client: &kube::Client, place: &Place) -> kube::Result<()> {
+    let (object, patch) = match place {
+        Place::Pod(pod, addresses) => {
+            let annotations = json!({ annotations::NETWORK_ADDRESSES: addresses });
+            (pod, json!({ "metadata": { "uid": pod.uid, "annotations": annotations } }))
+        }
+        Place::Port(port, status) => {
+            let mut status = json!(status);
+            let message = "an interface of its node may be plugged in as status.interfaceID";
+            status["conditions"] = json!([condition(port, "True", IN_FORCE, message)]);
+            (port, json!({ "metadata": { "uid": port.uid }, "status": status }))
+        }
+    };
+    let objects = api(client, object);
+    objects
+        .patch_status(&object.name, &PatchParams::default(), &Patch::Merge(patch))
         .await
         .map(drop)
 }
 
-/// Sets our condition of an object.
-pub async fn set_condition(client: &kube::Client, object: &ObjectRef, status: &str, reason: &str, message: &str) -> kube::Result<()> {
-    let condition = json!({
+fn condition(object: &ObjectRef, status: &str, reason: &str, message: &str) -> Value {
+    json!({
         "type": condition_type(object.kind), "status": status, "reason": reason, "message": message,
         "lastTransitionTime": Timestamp::now(),
-    });
-    let status = json!({ "conditions": [condition] });
+    })
+}
+
+/// Sets our condition of an object.
+pub async fn set_condition(client: &kube::Client, object: &ObjectRef, status: &str, reason: &str, message: &str) -> kube::Result<()> {
+    let status = json!({ "conditions": [condition(object, status, reason, message)] });
     // A list of named things, of which we write one; custom resources know no such lists, and theirs is ours alone.
     let custom = is_own(object.kind) || is_cluster_policy(object.kind);
     let patch = if custom { Patch::Merge } else { Patch::Strategic };
@@ -123,7 +142,7 @@ pub async fn in_force(client: &kube::Client, object: &ObjectRef) -> kube::Result
         "SecurityGroup" => "its rules are in force",
         _ => "pods get addresses from these ranges",
     };
-    set_condition(client, object, "True", "InForce", message).await
+    set_condition(client, object, "True", IN_FORCE, message).await
 }
 
 /// Shows a service's external addresses in its status, and tells those who look at its Events.

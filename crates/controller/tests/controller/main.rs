@@ -10,6 +10,7 @@ mod isolation;
 mod outages;
 mod pods;
 mod policies;
+mod ports;
 mod problems;
 mod refusals;
 mod services;

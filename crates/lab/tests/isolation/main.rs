@@ -5,16 +5,20 @@
 #[path = "../services/ask.rs"]
 mod ask;
 mod groups;
+mod machines;
 mod questions;
 #[path = "../world/mod.rs"]
 mod world;
+
+use std::net::IpAddr;
 
 use netloom_lab::Machine;
 
 use ask::Protocol;
 use groups::{apps_are_closed_until_a_policy_opens_them, security_groups_allow_what_their_rules_say};
+use machines::machines_are_what_pods_are;
 use questions::{ISOLATED, NODE_PORT, Way, World};
-use world::ended;
+use world::{echo_requests, ended};
 
 #[test]
 fn isolation_says_who_reaches_whom() {
@@ -27,6 +31,8 @@ fn isolation_says_who_reaches_whom() {
     without_annotations_all_is_open_again(&world);
     apps_are_closed_until_a_policy_opens_them(&world);
     security_groups_allow_what_their_rules_say(&world);
+    machines_are_what_pods_are(&world);
+    nobody_outside_is_taken_for_somebody_inside(&world);
     assert_eq!(ended(&world.lab), Vec::<String>::new(), "parts crashed");
 }
 
@@ -244,6 +250,47 @@ fn without_annotations_all_is_open_again(world: &World) {
     );
     assert!(from_outside(world, true), "the node port is back");
     assert_eq!(world.pod_addresses(), before, "addresses are kept");
+}
+
+/// Pods are reached from outside by their addresses, if somebody leads there; but not from an address by which policies know a pod's node, or
+/// another pod.
+fn nobody_outside_is_taken_for_somebody_inside(world: &World) {
+    let (pod, neighbour) = ("default/example1", world.addresses("default/example2"));
+    let management = world
+        .lab
+        .node("node1")
+        .run(&["ip", "-br", "addr", "show", "dev", "netloom0", "scope", "global"])
+        .unwrap();
+    let of_node = management
+        .split_whitespace()
+        .filter_map(|word| word.split_once('/')?.0.parse().ok());
+    let inside = neighbour.into_iter().chain(of_node).collect::<Vec<IpAddr>>();
+    assert_eq!(inside.len(), 4, "{management}");
+    for (to, node) in world
+        .addresses(pod)
+        .into_iter()
+        .zip([IpAddr::from(Machine::Node(1).v4()), Machine::Node(1).v6().into()])
+    {
+        let heard = |source: &str| {
+            let before = echo_requests(&world.shell(pod), to.is_ipv6());
+            let script = format!("ip route replace {to} via {node}; ping -n -q -c2 -i0.2 -W1 {source} {to}; true");
+            let said = world.shell("outside").run(&["bash", "-c", &script]).unwrap();
+            assert!(said.contains("2 packets transmitted"), "{said}");
+            echo_requests(&world.shell(pod), to.is_ipv6()) - before
+        };
+        assert_eq!(heard(""), 2, "outside is heard by {to}");
+        for source in inside.iter().filter(|source| source.is_ipv4() == to.is_ipv4()) {
+            world
+                .shell("outside")
+                .run(&["bash", "-c", &format!("ip addr add {source} dev lo")])
+                .unwrap();
+            assert_eq!(heard(&format!("-I {source}")), 0, "outside is heard by {to} as {source}");
+            world
+                .shell("outside")
+                .run(&["bash", "-c", &format!("ip addr del {source} dev lo")])
+                .unwrap();
+        }
+    }
 }
 
 fn from_outside(world: &World, expected: bool) -> bool {

@@ -17,6 +17,11 @@ pub const NODE_PORT: u16 = 30080;
 /// The namespace of the example.
 pub const ISOLATED: &str = "test-isolated-ns";
 
+/// A machine that is no pod, and where it is plugged in.
+pub const MACHINE: &str = "second/machine";
+pub const MACHINE_NODE: &str = "node1";
+pub const MACHINE_FILE: &str = "/run/machine";
+
 /// Namespace, name and node.
 const PODS: [(&str, &str, &str); 6] = [
     ("default", "example1", "node1"),
@@ -87,6 +92,7 @@ impl World {
 
     pub fn shell(&self, place: &str) -> Shell<'_> {
         match place.split_once('/') {
+            Some(_) if place == MACHINE => self.lab.node(MACHINE_NODE).in_namespace(MACHINE_FILE),
             Some((namespace, name)) => self.lab.pod(namespace, name),
             None if place == "outside" => self.lab.outside(),
             None => self.lab.node(place),
@@ -102,11 +108,13 @@ impl World {
     fn told_addresses(&self, of: &str) -> Vec<IpAddr> {
         let (kind, path, name) = match of.strip_prefix("service ") {
             Some(name) => ("service", "{.spec.clusterIPs[*]}", name),
+            None if of == MACHINE => ("port", "{.status.addresses[*]}", of),
             None => ("pod", "{.status.podIPs[*].ip}", of),
         };
         let (namespace, name) = name.split_once('/').unwrap();
         let text = self.kubectl(&["get", kind, name, "-n", namespace, "-o", &format!("jsonpath={path}")]);
-        let addresses: Vec<IpAddr> = text.split_whitespace().map(|ip| ip.parse().unwrap()).collect();
+        let plain = |word: &str| word.split('/').next().unwrap_or_default().parse().unwrap();
+        let addresses: Vec<IpAddr> = text.split_whitespace().map(plain).collect();
         assert_eq!(addresses.len(), 2, "{of} has both families");
         addresses
     }

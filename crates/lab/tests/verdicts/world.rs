@@ -24,7 +24,8 @@ pub struct Compiler {
 impl Compiler {
     /// Makes the cluster consist of these objects.
     pub fn become_like(&mut self, objects: &[Value]) {
-        let read = objects.iter().flat_map(|object| manifest::read(object).unwrap());
+        let written = generate::with_ports(objects);
+        let read = written.iter().flat_map(|object| manifest::read(object).unwrap());
         let next: BTreeMap<String, Object> = read.map(|object| (name(&object), object)).collect();
         let gone = self.there.iter().filter(|(name, _)| !next.contains_key(*name));
         gone.for_each(|(_, object)| self.planner.remove(object));
@@ -41,7 +42,7 @@ impl Compiler {
     }
 
     /// Address number `number` in each of a node's subnets.
-    fn hosts(&self, node: &str, number: u64) -> Vec<IpAddr> {
+    pub fn hosts(&self, node: &str, number: u64) -> Vec<IpAddr> {
         let subnets = self.planner.cluster().records.subnets(node);
         subnets
             .iter()
@@ -124,7 +125,8 @@ impl World {
     /// The evaluator's side.
     pub fn evaluator(&self) -> netloom_policy::Cluster {
         let mut cluster = netloom_policy::Cluster::default();
-        self.with_slices().iter().for_each(|object| cluster.add_manifest(object).unwrap());
+        let written = generate::with_ports(&self.with_slices());
+        written.iter().for_each(|object| cluster.add_manifest(object).unwrap());
         cluster
     }
 
@@ -159,7 +161,7 @@ impl World {
 
     /// As a file for `netloom why -f` and `netloom plan -f`.
     pub fn to_text(&self) -> String {
-        let objects = self.with_slices();
+        let objects = generate::with_ports(&self.with_slices());
         let texts = objects.iter().map(|object| serde_json::to_string_pretty(object).unwrap());
         texts.collect::<Vec<_>>().join("\n---\n") + "\n"
     }

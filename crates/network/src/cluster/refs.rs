@@ -7,10 +7,13 @@ use crate::security_group::SecurityGroupName;
 use crate::service::ServiceName;
 
 impl Cluster {
-    /// Reference to a pod for owners and problems.
+    /// Reference to a pod, or to the `Port` that is one to us, for owners and problems.
     pub fn pod_ref(&self, name: &PodName) -> ObjectRef {
         let uid = self.pods.get(name).map_or("", |pod| pod.uid.as_str());
-        ObjectRef::namespaced("Pod", &name.namespace, &name.name, uid)
+        match name.machine() {
+            Some(port) => ObjectRef::namespaced("Port", &name.namespace, port, uid),
+            None => ObjectRef::namespaced("Pod", &name.namespace, &name.name, uid),
+        }
     }
 
     /// Reference to a node for owners and problems.

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::cluster::{Cluster, Pod, PodName};
-use crate::ipam::{Attachment, GATEWAY_HOST, decide_addresses};
+use crate::ipam::{Assignment, Attachment, GATEWAY_HOST, decide_addresses};
 use crate::key::{ADDRESSES, GATEWAYS, Key, NETWORK, NETWORK_ADDRESSES, UID};
 use crate::northbound::{ids, put};
+use crate::port::PortStatus;
 use crate::problem::Problem;
 use crate::rows::{LogicalSwitch, LogicalSwitchPort};
 use crate::settings::nth_host;
@@ -32,22 +33,16 @@ pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment
     fragment
         .problems
         .extend(misplaced(cluster, name, pod, assignment.attachment.as_ref()));
-    let subnets = cluster.records.subnets(node);
-    let within = |ip: &IpAddr| subnets.iter().find(|subnet| subnet.contains(ip));
-    let with_prefix = assignment
-        .addresses
-        .iter()
-        .filter_map(|ip| IpNet::new(*ip, within(ip)?.prefix_len()).ok());
-    let gateway = |ip: &IpAddr| Some(nth_host(within(ip)?, GATEWAY_HOST)?.addr());
-
+    let wiring = wire(cluster, node, assignment);
     let (key, owner) = (port(name), cluster.pod_ref(name));
     let mut external_ids = ids(&key, &owner);
     external_ids.insert(UID.to_owned(), pod.uid.clone());
-    external_ids.insert(ADDRESSES.to_owned(), join(with_prefix));
+    external_ids.insert(ADDRESSES.to_owned(), join(wiring.of_node));
+    external_ids.insert(GATEWAYS.to_owned(), join(&wiring.gateways));
     let mut own = assignment.addresses.clone();
     let mut security = own.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let (on, gateways) = match &assignment.attachment {
-        None => (switch(node), assignment.addresses.iter().filter_map(gateway).collect::<Vec<_>>()),
+    let on = match &assignment.attachment {
+        None => switch(node),
         Some(attachment) => {
             external_ids.insert(NETWORK.to_owned(), attachment.network.clone());
             external_ids.insert(NETWORK_ADDRESSES.to_owned(), join(&attachment.addresses));
@@ -60,12 +55,9 @@ pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment
                 .iter()
                 .flat_map(|ip| network.into_iter().flat_map(|network| network.routes_via(*ip)));
             security.extend(behind.map(ToString::to_string));
-            let families = |gateway: &IpAddr| assignment.addresses.iter().any(|ip| ip.is_ipv4() == gateway.is_ipv4());
-            let gateways = network.into_iter().flat_map(|network| network.gateways.iter().copied());
-            (custom_network::switch(&attachment.network), gateways.filter(families).collect())
+            custom_network::switch(&attachment.network)
         }
     };
-    external_ids.insert(GATEWAYS.to_owned(), join(gateways));
     let mac = assignment.mac;
     let row = LogicalSwitchPort {
         name: name.port(),
@@ -89,6 +81,57 @@ pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment
     if in_app || in_group {
         isolation::join(node, placed, fragment);
     }
+}
+
+/// How a pod's interface is configured.
+struct Wiring {
+    /// Its addresses, with the prefix of its node's subnets.
+    of_node: Vec<IpNet>,
+    /// The routers on its link.
+    gateways: Vec<IpAddr>,
+}
+
+fn wire(cluster: &Cluster, node: &str, assignment: &Assignment) -> Wiring {
+    let subnets = cluster.records.subnets(node);
+    let within = |ip: &IpAddr| subnets.iter().find(|subnet| subnet.contains(ip));
+    let of_node = assignment.addresses.iter();
+    let gateways = match &assignment.attachment {
+        None => {
+            let gateway = |ip: &IpAddr| Some(nth_host(within(ip)?, GATEWAY_HOST)?.addr());
+            assignment.addresses.iter().filter_map(gateway).collect()
+        }
+        Some(attachment) => {
+            let families = |gateway: &IpAddr| assignment.addresses.iter().any(|ip| ip.is_ipv4() == gateway.is_ipv4());
+            let network = cluster.network_in_force(&attachment.network).into_iter();
+            let gateways = network.flat_map(|network| network.gateways.iter().copied());
+            gateways.filter(families).collect()
+        }
+    };
+    Wiring {
+        of_node: of_node.filter_map(|ip| IpNet::new(*ip, within(ip)?.prefix_len()).ok()).collect(),
+        gateways,
+    }
+}
+
+/// What the machine behind a port has to be told, once it has addresses.
+pub fn status(cluster: &Cluster, name: &PodName) -> Option<PortStatus> {
+    let pod = cluster.pods.get(name)?;
+    let assignment = cluster.records.assignment(name, &pod.uid)?;
+    let wiring = wire(cluster, pod.node.as_deref()?, assignment);
+    let on_network = assignment.attachment.as_ref();
+    // On a network the subnet of its node is elsewhere, behind the gateway.
+    let addresses = match on_network {
+        None => wiring.of_node,
+        Some(_) => assignment.addresses.iter().copied().map(IpNet::from).collect(),
+    };
+    let text = |addresses: &[IpNet]| addresses.iter().map(ToString::to_string).collect();
+    Some(PortStatus {
+        interface_id: name.port(),
+        mac: assignment.mac.to_string(),
+        addresses: text(&addresses),
+        network_addresses: on_network.map(|on| text(&on.addresses)).unwrap_or_default(),
+        gateways: wiring.gateways,
+    })
 }
 
 /// A pod stays on the network it was given an address in; another one needs another pod.

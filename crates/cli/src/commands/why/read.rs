@@ -47,7 +47,7 @@ pub async fn of_api(kubeconfig: Option<&Path>) -> Result<Living> {
 async fn read(client: &Client) -> Result<Living> {
     let (namespaces, nodes, pods, services, slices, policies) =
         tokio::try_join!(list(client), list(client), list(client), list(client), list(client), list(client))?;
-    let (cluster_wide, admin, baseline, groups, networks, settings) = tokio::try_join!(
+    let (cluster_wide, admin, baseline, groups, networks, ports, settings) = tokio::try_join!(
         list_if_served(
             client,
             ClusterKind::ClusterNetworkPolicy.name(),
@@ -68,6 +68,7 @@ async fn read(client: &Client) -> Result<Living> {
         ),
         list_if_served(client, "SecurityGroup", "netloom.io", "v1alpha1"),
         list_if_served(client, "Network", "netloom.io", "v1alpha1"),
+        list_if_served(client, "Port", "netloom.io", "v1alpha1"),
         list_if_served(client, "ClusterNetwork", "netloom.io", "v1alpha1"),
     )?;
     let mut cluster = Cluster::default();
@@ -77,7 +78,7 @@ async fn read(client: &Client) -> Result<Living> {
     services.iter().for_each(|object| cluster.add_service(object));
     slices.iter().for_each(|object| cluster.add_slice(object));
     policies.iter().for_each(|object| cluster.add_policy(object));
-    for object in [cluster_wide, admin, baseline, groups, networks].concat() {
+    for object in [cluster_wide, admin, baseline, groups, networks, ports].concat() {
         cluster.add_manifest(&object).map_err(|why| anyhow!(why))?;
     }
     let mode = |settings: &Value| settings.pointer("/spec/services/mode").is_some_and(|mode| mode == "kube-proxy");

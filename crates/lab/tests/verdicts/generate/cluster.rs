@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::selectors::{OF_NAMESPACES, OF_PODS, labels};
-use super::{Random, Shape, of_kind, text};
+use super::{Random, Shape, machines, of_kind, text};
 
 pub const NAMESPACES: &[&str] = &["shop", "bank", "lab", "ops", "void"];
 /// Names and numbers of ports, few enough that the same name has several numbers and the same number several names.
@@ -143,6 +143,7 @@ pub fn slices(objects: &[Value]) -> Vec<Value> {
         let selected = of_kind(objects, "Pod").filter(|pod| {
             let labels = service["spec"]["selector"].as_object().unwrap();
             text(pod, "/metadata/namespace") == namespace
+                && !machines::is_one(pod)
                 && text(pod, "/status/phase") == "Running"
                 && labels.iter().all(|(key, value)| pod["metadata"]["labels"].get(key) == Some(value))
         });

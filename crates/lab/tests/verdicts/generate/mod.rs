@@ -9,6 +9,7 @@ mod cluster;
 mod cluster_policies;
 mod isolation;
 mod logs;
+mod machines;
 mod networks;
 mod policies;
 mod random;
@@ -19,6 +20,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+pub use machines::with_ports;
 pub use random::Random;
 
 /// What a cluster may have that decides who talks to whom.
@@ -59,7 +61,7 @@ pub struct Shape {
     pub policies: (u64, u64),
     /// Whether some objects have a mistake, as an API server would not let in.
     pub mistakes: bool,
-    /// Whether pods may share their node's network or have ended.
+    /// Whether pods may share their node's network or have ended, or be machines.
     pub odd_pods: bool,
     pub features: Vec<Feature>,
 }
@@ -142,6 +144,9 @@ pub fn objects(random: &mut Random, shape: &Shape) -> Vec<Value> {
     }
     // Of a copy, so that the rest is the same with and without.
     logs::mark(&mut random.clone(), &mut objects);
+    if shape.odd_pods {
+        machines::mark(&mut objects);
+    }
     objects
 }
 

@@ -11,6 +11,7 @@ const DEFINITIONS: &[&str] = &[
     "clusternetworks.netloom.io",
     "externalpools.netloom.io",
     "networks.netloom.io",
+    "ports.netloom.io",
     "securitygroups.netloom.io",
     "adminnetworkpolicies.policy.networking.k8s.io",
     "baselineadminnetworkpolicies.policy.networking.k8s.io",

@@ -193,6 +193,7 @@ pub fn healthy_cluster() -> ClusterFacts {
             "clusternetworks.netloom.io",
             "externalpools.netloom.io",
             "networks.netloom.io",
+            "ports.netloom.io",
             "securitygroups.netloom.io",
             "adminnetworkpolicies.policy.networking.k8s.io",
             "baselineadminnetworkpolicies.policy.networking.k8s.io",

@@ -1,0 +1,143 @@
+//! A machine that is no pod, plugged into a node's switch by hand: what isolates pods isolates it.
+
+use crate::questions::{MACHINE, MACHINE_FILE, MACHINE_NODE, TCP, UDP, Way, World};
+use crate::{Protocol, wait_event};
+
+const OBJECTS: &str = r#"
+apiVersion: netloom.io/v1alpha1
+kind: SecurityGroup
+metadata: { name: machines, namespace: second }
+spec:
+  rules:
+    - { direction: Ingress, protocol: TCP, port: 8080, remote: { group: { name: clients } } }
+    - { direction: Ingress, protocol: ICMP }
+    - { direction: Egress, protocol: UDP, port: 9090 }
+---
+apiVersion: netloom.io/v1alpha1
+kind: Port
+metadata: { name: machine, namespace: second, labels: { run: machine }, annotations: { netloom.io/security-groups: machines } }
+spec: { node: node1, mac: "52:54:00:12:34:56", ports: [{ name: web, port: 8080 }] }
+---
+apiVersion: netloom.io/v1alpha1
+kind: Port
+metadata: { name: lost, namespace: second }
+spec: { node: node9 }
+"#;
+
+/// Makes the port and plugs a machine in as whoever runs machines would.
+fn plug(world: &World) {
+    world.lab.apply(OBJECTS).unwrap();
+    let status = |path: &str| {
+        world.kubectl(&[
+            "get",
+            "port",
+            "machine",
+            "-n",
+            "second",
+            "-o",
+            &format!("jsonpath={{.status.{path}}}"),
+        ])
+    };
+    world.kubectl(&[
+        "wait",
+        "port/machine",
+        "-n",
+        "second",
+        "--for=jsonpath={.status.interfaceID}=second/port_machine",
+        "--timeout=30s",
+    ]);
+    assert_eq!(status("mac"), "52:54:00:12:34:56");
+    let (addresses, gateways) = (status("addresses[*]"), status("gateways[*]"));
+    let words = |list: &str| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let (addresses, gateways) = (words(&addresses), words(&gateways));
+    assert_eq!((addresses.len(), gateways.len()), (2, 2), "both families");
+    let script = format!(
+        "set -e\ntouch {MACHINE_FILE}\nunshare --net={MACHINE_FILE} true\n\
+         ip link add tap-machine type veth peer name eth0 netns {MACHINE_FILE}\nip link set tap-machine up\n\
+         nsenter --net={MACHINE_FILE} bash -e <<'END'\n\
+         ip link set lo up\nip link set eth0 address 52:54:00:12:34:56 mtu 1400 up\nethtool -K eth0 tx off > /dev/null\n\
+         ip addr add {} dev eth0\nip addr add {} dev eth0 nodad\nip route add default via {}\nip -6 route add default via {}\nEND\n\
+         ovs-vsctl --timeout=10 add-port br-int tap-machine -- set Interface tap-machine external_ids:iface-id=second/port_machine\n\
+         ovs-vsctl --timeout=30 wait-until Interface tap-machine external_ids:ovn-installed=true\n",
+        addresses[0], addresses[1], gateways[0], gateways[1]
+    );
+    world.lab.node(MACHINE_NODE).run(&["bash", "-c", &script]).unwrap();
+    let serve = format!(
+        "setsid netloom lab container --name machine --port {TCP}/TCP --port 7000/TCP --port {UDP}/UDP < /dev/null > /dev/null 2>&1 &"
+    );
+    world.shell(MACHINE).run(&["bash", "-c", &serve]).unwrap();
+}
+
+/// Its groups, policies, the isolation of namespaces and its node: all as for a pod.
+pub fn machines_are_what_pods_are(world: &World) {
+    plug(world);
+    let (tcp, udp) = (Way::Over(Protocol::Tcp, TCP), Way::Over(Protocol::Udp, UDP));
+    world.check_by(
+        "the groups of a machine",
+        &[
+            ("second/client", MACHINE, tcp, true),
+            ("second/client", MACHINE, Way::Over(Protocol::Tcp, 7000), false),
+            ("second/client", MACHINE, udp, false),
+            ("second/example6", MACHINE, tcp, false),
+            ("default/example1", MACHINE, Way::Ping, true),
+            (MACHINE, "default/example2", udp, true),
+            (MACHINE, "default/example2", tcp, false),
+            (MACHINE, "service default/example2", udp, true),
+            (MACHINE, "service default/example2", tcp, false),
+            ("node1", MACHINE, tcp, true),
+            ("node2", MACHINE, tcp, false),
+        ],
+    );
+    // Its addresses are its own: others are dropped on the way in.
+    let spoofed = world
+        .shell(MACHINE)
+        .run(&["bash", "-c", "ip addr add 10.244.0.200/32 dev eth0; ping -n -q -c1 -W1 -I 10.244.0.200 $(ip route | awk '/default/ {print $3}') > /dev/null && echo answered; ip addr del 10.244.0.200/32 dev eth0"])
+        .unwrap();
+    assert!(!spoofed.contains("answered"), "{spoofed}");
+
+    // A group is given and taken while it runs; without one it is open, and a policy selects it by its labels.
+    world.kubectl(&["annotate", "port", "machine", "-n", "second", "netloom.io/security-groups-"]);
+    let web = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: { name: machine, namespace: second }\n\
+        spec: { podSelector: { matchLabels: { run: machine } }, ingress: [{ from: [{ podSelector: {} }], ports: [{ port: web }] }] }\n";
+    world.lab.apply(web).unwrap();
+    world.wait_row("ACL", "policy/second/machine/ingress/0/web/tcp/8080");
+    world.check_by(
+        "a policy selects it, and its port by name",
+        &[
+            ("second/example6", MACHINE, tcp, true),
+            ("second/example6", MACHINE, Way::Over(Protocol::Tcp, 7000), false),
+            ("default/example1", MACHINE, tcp, false),
+            (MACHINE, "default/example2", tcp, true),
+        ],
+    );
+    world.kubectl(&["delete", "networkpolicy", "machine", "-n", "second"]);
+    world.annotate("second", &["netloom.io/isolation=pods"]);
+    world.check_by(
+        "its namespace is isolated",
+        &[
+            ("second/example6", MACHINE, tcp, true),
+            ("default/example1", MACHINE, tcp, false),
+            (MACHINE, "default/example1", tcp, true),
+        ],
+    );
+    world.annotate("second", &["netloom.io/isolation-"]);
+
+    let why = world
+        .lab
+        .control()
+        .try_run(&["netloom", "why", "default/example1", "port/second/machine", "web"])
+        .unwrap();
+    assert!(
+        why.stdout
+            .starts_with("allowed: pod default/example1 to port second/machine, TCP 8080"),
+        "{why:?}"
+    );
+    wait_event(world, "second", "lost", "NodeUnknown");
+
+    world.kubectl(&["delete", "port", "machine", "lost", "-n", "second"]);
+    world.wait_no_row("Logical_Switch_Port", "port/second/port_");
+    assert!(
+        !world.reaches("second/example6", world.addresses(MACHINE)[0], tcp, false),
+        "its port is gone"
+    );
+}
