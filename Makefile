@@ -28,7 +28,7 @@ packages_kernel := $(packages_lab) qemu-system-x86 e2fsprogs cpio kmod xz-utils 
 packages_lint := $(packages_build) python3
 packages_test := $(packages_lab) python3 openssl
 packages_fuzz := $(packages_build) g++
-packages_kubernetes := $(packages_lab) python3 python3-venv openssl libseccomp2 iputils-ping netcat-openbsd curl
+packages_kubernetes := $(packages_lab) python3 python3-venv openssl libseccomp2 iputils-ping netcat-openbsd curl ethtool
 
 .PHONY: help deps build rootfs image lab lab-down test test-kernel test-kubernetes bench lint fuzz manifests
 
@@ -74,13 +74,12 @@ test: deps-test rootfs ## run every test that needs no other kernel
 	tests/summary $(target)/test.log || status=1; \
 	exit $$status
 
-test-kernel: deps-kernel rootfs ## run the packet tests in a VM, on the kernel datapath
+test-kernel: deps-kernel build rootfs ## run the packet tests in a VM, on the kernel datapath
 	$(call step,building the packet tests)
-	@$(cargo) build --locked $(quiet) --workspace --bins
 	@$(cargo) test --locked $(quiet) $(kernel_tests) --no-run
 	$(call step,running them in a VM with the kernel of Debian)
 	@executables=$$(tests/kernel/executables $(kernel_tests)); \
-	tests/kernel/run tests/kernel/smoke $$executables -- $(KERNEL_ARGS)
+	NETLOOM_VM_BINARIES=$(target)/release tests/kernel/run tests/kernel/smoke $$executables -- $(KERNEL_ARGS)
 	@grep -q '^test result: ok\. [1-9][0-9]* passed; 0 failed; 0 ignored' $(NETLOOM_CACHE)/vm-logs/output.log || \
 	    { echo "test-kernel: no test ran, or one was ignored" >&2; exit 1; }
 

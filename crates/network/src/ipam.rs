@@ -101,6 +101,9 @@ pub fn decide_addresses(cluster: &Cluster, name: &PodName) -> Result<Option<Assi
     }
     let asked = annotations::request(&pod.annotations).map_err(|why| problem("InvalidAnnotation", why))?;
     let attachment = attachment(cluster, name, pod, &asked).map_err(|(reason, why)| problem(reason, why))?;
+    if let Some(mac) = asked.mac {
+        requested_mac(cluster, name, pod, mac).map_err(|why| problem("AddressRefused", why))?;
+    }
     if let Some(attachment) = &attachment {
         // Of a family the network does not have, nothing would find the way to the pod.
         subnets.retain(|subnet| attachment.addresses.iter().any(|ip| is_ipv4(ip) == is_ipv4(subnet)));
@@ -180,6 +183,23 @@ fn requested(cluster: &Cluster, name: &PodName, subnet: &IpNet, ip: IpAddr) -> R
             Some(owner) if owner != name => Err(format!("{ip} is in use by pod {owner}; ask for another or delete that pod")),
             _ => Ok(ip),
         },
+    }
+}
+
+/// No two ports of a switch have the same Ethernet address: each would get what is meant for the other.
+fn requested_mac(cluster: &Cluster, name: &PodName, pod: &Pod, mac: Mac) -> Result<(), String> {
+    if mac.may_be_made_up() {
+        return Err(format!(
+            "Ethernet addresses that begin like {mac} are made up for others; ask for another"
+        ));
+    }
+    let neighbour = |other: &&PodName| *other != name && cluster.pods.get(*other).is_some_and(|other| other.node == pod.node);
+    match cluster.records.with_mac(mac).find(neighbour) {
+        Some(owner) => Err(format!(
+            "{mac} is in use by {} on the same node; ask for another or delete that one",
+            cluster.pod_ref(owner)
+        )),
+        None => Ok(()),
     }
 }
 

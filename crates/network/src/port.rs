@@ -56,7 +56,7 @@ pub struct PortStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network_addresses: Vec<String>,
     /// Default gateways.
-    pub gateways: Vec<IpAddr>,
+    pub gateways: Vec<String>,
 }
 
 impl Namespaced {

@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// How addresses begin that are made of the address of a port on a node's switch.
+const MADE_UP: [u8; 2] = [0x0a, 0x4e];
+
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mac(pub [u8; 6]);
@@ -20,7 +23,13 @@ impl Mac {
                 [o[12], o[13], o[14], o[15]]
             }
         };
-        Self([0x0a, 0x4e, low[0], low[1], low[2], low[3]])
+        let [a, b] = MADE_UP;
+        Self([a, b, low[0], low[1], low[2], low[3]])
+    }
+
+    /// Whether it may be one of those, and so belong to another port of the switch, the router's among them.
+    pub(super) fn may_be_made_up(self) -> bool {
+        self.0.starts_with(&MADE_UP)
     }
 
     /// The address of a pod on a network, next to pods of other nodes: unique among all of them as long as they have numbers of 24 bits in their
@@ -48,7 +57,7 @@ impl FromStr for Mac {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is not a unicast MAC address; write for example 0a:4e:00:00:00:07");
+        let wrong = || format!("\"{text}\" is not a unicast MAC address; write for example 52:54:00:00:00:07");
         let octets: Vec<u8> = text
             .split(':')
             .map(|part| if part.len() == 2 { u8::from_str_radix(part, 16).ok() } else { None })

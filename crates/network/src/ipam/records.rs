@@ -50,6 +50,8 @@ pub struct Records {
     pub(super) slots: BTreeSet<u64>,
     pods: HashMap<PodName, Assignment>,
     owners: HashMap<IpAddr, PodName>,
+    /// Ethernet addresses that were asked for.
+    macs: HashMap<Mac, BTreeSet<PodName>>,
     pub(super) cursors: HashMap<IpNet, u64>,
     external: BTreeMap<ServiceName, External>,
     external_owners: HashMap<IpAddr, ServiceName>,
@@ -264,6 +266,9 @@ impl Records {
             let members = self.networks.entry(network.clone()).or_default();
             addresses.iter().for_each(|ip| drop(members.owners.insert(ip.addr(), pod.clone())));
         }
+        if !assignment.mac.may_be_made_up() {
+            self.macs.entry(assignment.mac).or_default().insert(pod.clone());
+        }
         self.pods.insert(pod.clone(), assignment);
         true
     }
@@ -273,6 +278,12 @@ impl Records {
         let Some(released) = self.pods.remove(pod) else { return Vec::new() };
         for ip in &released.addresses {
             self.owners.remove(ip);
+        }
+        if let Some(pods) = self.macs.get_mut(&released.mac) {
+            pods.remove(pod);
+            if pods.is_empty() {
+                self.macs.remove(&released.mac);
+            }
         }
         if let Some(Attachment { network, addresses }) = released.attachment
             && let Some(members) = self.networks.get_mut(&network)
@@ -290,6 +301,11 @@ impl Records {
     /// The pod an address belongs to.
     pub fn owner(&self, ip: IpAddr) -> Option<&PodName> {
         self.owners.get(&ip)
+    }
+
+    /// Pods that have an Ethernet address nobody made up for them.
+    pub(super) fn with_mac(&self, mac: Mac) -> impl Iterator<Item = &PodName> {
+        self.macs.get(&mac).into_iter().flatten()
     }
 
     /// Lets the search for a free address go on after the highest one found in use, when nobody remembers where it was.

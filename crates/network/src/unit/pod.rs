@@ -130,7 +130,7 @@ pub fn status(cluster: &Cluster, name: &PodName) -> Option<PortStatus> {
         mac: assignment.mac.to_string(),
         addresses: text(&addresses),
         network_addresses: on_network.map(|on| text(&on.addresses)).unwrap_or_default(),
-        gateways: wiring.gateways,
+        gateways: wiring.gateways.iter().map(ToString::to_string).collect(),
     })
 }
 
