@@ -12,6 +12,7 @@ use std::net::IpAddr;
 
 use database::Database;
 use netloom_network::cluster::{ClusterNetwork, NamedPort};
+use netloom_network::ipam::Mac;
 use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec, ServicesSpec};
 use netloom_network::{Node, Object, Planner, Pod, PodName, Scope, ServiceName, check, diff, plan};
 use proptest::prelude::*;
@@ -165,7 +166,10 @@ impl World {
                 ports,
                 network,
             } => {
-                let asked = asks.map(|host| ("netloom.io/addresses".to_owned(), format!("10.244.0.{host}")));
+                let asked = asks.map(|host| match host % 2 {
+                    0 => ("netloom.io/addresses".to_owned(), format!("10.244.0.{host}")),
+                    _ => ("netloom.io/mac".to_owned(), format!("52:54:00:00:00:0{}", host % 3)),
+                });
                 let pod = Pod {
                     uid: format!("pod-{number}-{generation}-on-{node}"), // a pod never changes its node
                     node: Some(format!("node{node}")),
@@ -196,15 +200,18 @@ impl World {
 }
 
 fn name(number: u8) -> PodName {
-    PodName {
+    let pod = PodName {
         namespace: policies::NAMESPACES[usize::from(number < 8)].to_owned(),
         name: format!("pod{number}"),
-    }
+    };
+    // Some are machines.
+    if number.is_multiple_of(6) { pod.of_machine() } else { pod }
 }
 
 fn assert_addresses_are_sound(planner: &Planner) -> Result<(), TestCaseError> {
     let mut owners: HashMap<IpAddr, &PodName> = HashMap::new();
     let mut in_networks: HashMap<(&str, IpAddr), &PodName> = HashMap::new();
+    let mut macs: HashMap<(Option<&String>, Mac), &PodName> = HashMap::new();
     for (pod, assignment) in planner.cluster().records.assignments() {
         let living = planner
             .cluster()
@@ -212,6 +219,9 @@ fn assert_addresses_are_sound(planner: &Planner) -> Result<(), TestCaseError> {
             .get(pod)
             .is_some_and(|p| p.wants_port() && p.uid == assignment.uid);
         prop_assert!(living, "{pod} is gone and keeps {:?}", assignment.addresses);
+        let node = planner.cluster().pods.get(pod).and_then(|pod| pod.node.as_ref());
+        let twin = macs.insert((node, assignment.mac), pod);
+        prop_assert!(twin.is_none(), "{pod} and {twin:?} have {}", assignment.mac);
         for ip in &assignment.addresses {
             if let Some(other) = owners.insert(*ip, pod) {
                 prop_assert!(false, "{ip} belongs to {pod} and {other}");
