@@ -47,7 +47,7 @@ def setUpModule():
         ip -n {space(NODE)} link set tap up
         ip -n {space(MACHINE)} link set lo up
         ip -n {space(MACHINE)} link set eth0 address {status["mac"]} mtu 1400 up
-        ip netns exec {space(MACHINE)} ethtool -K eth0 tx off
+        ip netns exec {space(MACHINE)} ethtool -K eth0 tx off > /dev/null
         ip -n {space(MACHINE)} address add {v4} dev eth0
         ip -n {space(MACHINE)} address add {v6} dev eth0 nodad
         ip -n {space(MACHINE)} route add default via {gateway4}

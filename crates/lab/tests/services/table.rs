@@ -2,8 +2,9 @@
 //!
 //! Backends are on node1 and node2, none is on node3. So node3 shows what happens where there is none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Mutex;
 use std::thread;
 
 use netloom_lab::echo::client::Attempt;
@@ -68,7 +69,9 @@ struct Line {
 
 struct World<'a> {
     lab: &'a Lab,
-    pods: std::collections::BTreeMap<String, Vec<IpAddr>>,
+    pods: BTreeMap<String, Vec<IpAddr>>,
+    /// What commands said, each of which is asked once: in an emulated machine they take seconds.
+    said: Mutex<BTreeMap<String, String>>,
 }
 
 const BOTH: [&str; 2] = ["back1", "back2"];
@@ -106,7 +109,11 @@ impl<'a> World<'a> {
         for name in ["cluster", "local"] {
             wait_for(lab, &format!("service/{name}"), "{.status.loadBalancer.ingress[1].ip}");
         }
-        Self { lab, pods: addresses(lab) }
+        Self {
+            lab,
+            pods: addresses(lab),
+            said: Mutex::default(),
+        }
     }
 
     fn pod(&self, name: &str, family: u8) -> IpAddr {
@@ -139,19 +146,19 @@ impl<'a> World<'a> {
         self.address_of("Logical_Router_Port", "networks", &format!("gateway_node{number}_to_join"), family)
     }
 
+    fn once(&self, what: &str, ask: impl FnOnce() -> String) -> String {
+        self.said.lock().unwrap().entry(what.to_owned()).or_insert_with(ask).clone()
+    }
+
+    fn field(&self, service: &str, path: &str) -> String {
+        let object = format!("service/{service}");
+        self.once(&format!("{object} {path}"), || field(self.lab, &object, path))
+    }
+
     fn address_of(&self, table: &str, column: &str, name: &str, family: u8) -> IpAddr {
-        let said = self
-            .lab
-            .control()
-            .run(&[
-                "ovn-nbctl",
-                "--bare",
-                &format!("--columns={column}"),
-                "find",
-                table,
-                &format!("name={name}"),
-            ])
-            .unwrap();
+        let (columns, named) = (format!("--columns={column}"), format!("name={name}"));
+        let command = ["ovn-nbctl", "--bare", &columns, "find", table, &named];
+        let said = self.once(&command.join(" "), || self.lab.control().run(&command).unwrap());
         let mut found = said
             .split_whitespace()
             .filter_map(|word| word.split('/').next()?.parse::<IpAddr>().ok());
@@ -182,9 +189,7 @@ impl<'a> World<'a> {
 
     fn cluster_ip(&self, service: &str, protocol: Protocol, family: u8) -> Vec<Line> {
         let index = usize::from(family == 6);
-        let address: IpAddr = field(self.lab, &format!("service/{service}"), &format!("{{.spec.clusterIPs[{index}]}}"))
-            .parse()
-            .unwrap();
+        let address: IpAddr = self.field(service, &format!("{{.spec.clusterIPs[{index}]}}")).parse().unwrap();
         let places = [Place::Pod("near"), Place::Pod("far"), Place::Node(1), Place::Node(3)];
         let line = |from: Place| {
             let has_backend = matches!(from, Place::Pod("near") | Place::Node(1));
@@ -201,7 +206,7 @@ impl<'a> World<'a> {
 
     fn node_port(&self, service: &str, protocol: Protocol, family: u8) -> Vec<Line> {
         let path = format!("{{.spec.ports[?(@.name==\"{}\")].nodePort}}", protocol.name());
-        let port: u16 = field(self.lab, &format!("service/{service}"), &path).parse().unwrap();
+        let port: u16 = self.field(service, &path).parse().unwrap();
         let mut lines = Vec::new();
         for number in [1, 3] {
             let to = (self.node(number, family), port);
@@ -240,13 +245,14 @@ impl<'a> World<'a> {
 
     /// An address of the pool, answered for by one node.
     fn load_balancer(&self, service: &str, protocol: Protocol, family: u8) -> Vec<Line> {
-        let ips = field(self.lab, &format!("service/{service}"), "{.status.loadBalancer.ingress[*].ip}");
+        let ips = self.field(service, "{.status.loadBalancer.ingress[*].ip}");
         let address: IpAddr = ips
             .split_whitespace()
             .map(|ip| ip.parse().unwrap())
             .find(|ip: &IpAddr| ip.is_ipv4() == (family == 4))
             .unwrap();
-        let host = announced_by(self.lab, "default", service);
+        let announcing = || announced_by(self.lab, "default", service).to_string();
+        let host = self.once(&format!("announcer of {service}"), announcing).parse().unwrap();
         self.outward(&format!("LoadBalancer {service}"), service, protocol, family, (address, 80), host)
     }
 
