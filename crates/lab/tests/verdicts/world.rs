@@ -24,7 +24,7 @@ pub struct Compiler {
 impl Compiler {
     /// Makes the cluster consist of these objects.
     pub fn become_like(&mut self, objects: &[Value]) {
-        let written = generate::with_ports(objects);
+        let written = generate::machines::with_ports(objects);
         let read = written.iter().flat_map(|object| manifest::read(object).unwrap());
         let next: BTreeMap<String, Object> = read.map(|object| (name(&object), object)).collect();
         let gone = self.there.iter().filter(|(name, _)| !next.contains_key(*name));
@@ -125,7 +125,7 @@ impl World {
     /// The evaluator's side.
     pub fn evaluator(&self) -> netloom_policy::Cluster {
         let mut cluster = netloom_policy::Cluster::default();
-        let written = generate::with_ports(&self.with_slices());
+        let written = generate::machines::with_ports(&self.with_slices());
         written.iter().for_each(|object| cluster.add_manifest(object).unwrap());
         cluster
     }
@@ -161,7 +161,7 @@ impl World {
 
     /// As a file for `netloom why -f` and `netloom plan -f`.
     pub fn to_text(&self) -> String {
-        let objects = generate::with_ports(&self.with_slices());
+        let objects = generate::machines::with_ports(&self.with_slices());
         let texts = objects.iter().map(|object| serde_json::to_string_pretty(object).unwrap());
         texts.collect::<Vec<_>>().join("\n---\n") + "\n"
     }

@@ -9,7 +9,7 @@ mod cluster;
 mod cluster_policies;
 mod isolation;
 mod logs;
-mod machines;
+pub mod machines;
 mod networks;
 mod policies;
 mod random;
@@ -20,7 +20,6 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-pub use machines::with_ports;
 pub use random::Random;
 
 /// What a cluster may have that decides who talks to whom.
