@@ -132,46 +132,33 @@ impl Asking<'_> {
     }
 
     fn outside_to_pod(self, node: &Value, pod: &Value) -> Option<Question> {
-        let (from, to) = (self.compiler.uplink(node), self.compiler.pod_port(pod));
-        let source = *self.random.pick(&from.addresses);
-        let ends = Ends {
-            near: None,
-            from: (
-                Source::Address(source),
-                Port {
-                    addresses: vec![source],
-                    ..from
-                },
-            ),
-            to: (Target::Pod(name(pod)), to.addresses),
-            arrives: Some(to.name),
-        };
-        self.question("outside to pod", ends, None)
+        let source = *self.random.pick(&self.compiler.uplink(node).addresses);
+        self.from_outside("outside to pod", node, source, pod)
     }
 
     /// From outside, by an address that is a pod's or its node's among pods: policies would know it for one of them.
     fn impostor_to_pod(self, node: &Value, one: &Value, other: &Value) -> Option<Question> {
-        let (from, to) = (self.compiler.uplink(node), self.compiler.pod_port(other));
         let of_node = self.compiler.hosts(text(other, "/spec/nodeName"), MANAGEMENT_HOST);
-        let sources = [self.compiler.pod_port(one).addresses, of_node].concat();
-        let source = *self.random.pick(&sources);
-        let ends = Ends {
-            near: None,
-            from: (
-                Source::Address(source),
-                Port {
-                    addresses: vec![source],
-                    ..from
-                },
-            ),
-            to: (Target::Pod(name(other)), to.addresses),
-            arrives: Some(to.name),
-        };
-        let question = self.question("never from outside as one inside", ends, None)?;
+        let source = *self.random.pick(&[self.compiler.pod_port(one).addresses, of_node].concat());
         Some(Question {
             expected: Expected::Nobody,
-            ..question
+            ..self.from_outside("never from outside as one inside", node, source, other)?
         })
+    }
+
+    fn from_outside(self, kind: &'static str, node: &Value, source: IpAddr, pod: &Value) -> Option<Question> {
+        let (from, to) = (self.compiler.uplink(node), self.compiler.pod_port(pod));
+        let from = Port {
+            addresses: vec![source],
+            ..from
+        };
+        let ends = Ends {
+            near: None,
+            from: (Source::Address(source), from),
+            to: (Target::Pod(name(pod)), to.addresses),
+            arrives: Some(to.name),
+        };
+        self.question(kind, ends, None)
     }
 
     fn pod_to_outside(self, pod: &Value) -> Option<Question> {
