@@ -33,10 +33,10 @@ pub fn change(removed: &Vips, added: &Vips) -> String {
     elements("delete", removed) + &elements("add", added)
 }
 
-/// What has a source of the cluster's own ranges comes in where answers to it go out. Whoever sends so from elsewhere would be taken for a pod,
-/// or for a pod's own node, by the policies of those the host forwards to.
+/// What has a source of the cluster's own ranges comes in by one of the node's ports, or where answers to it go out. Whoever sends so from
+/// elsewhere would be taken for a pod, or for a pod's own node, by the policies of those the host forwards to.
 fn guard(script: &mut String, inside: &[IpNet]) {
-    let service = Role::Service.device();
+    let (service, management) = (Role::Service.device(), Role::Management.device());
     script.push_str("  chain guard {\n    type filter hook prerouting priority raw; policy accept;\n");
     for ipv4 in FAMILIES {
         let (_, family) = names(ipv4);
@@ -45,7 +45,7 @@ fn guard(script: &mut String, inside: &[IpNet]) {
         if !inside.is_empty() {
             let _ = writeln!(
                 script,
-                "    iifname != {{ \"lo\", \"{service}\" }} {family} saddr {{ {} }} fib saddr . iif oif missing drop",
+                "    iifname != {{ \"lo\", \"{management}\", \"{service}\" }} {family} saddr {{ {} }} fib saddr . iif oif missing drop",
                 inside.join(", ")
             );
         }
@@ -219,8 +219,8 @@ delete table inet netloom
 table inet netloom {
   chain guard {
     type filter hook prerouting priority raw; policy accept;
-    iifname != { "lo", "netloom1" } ip saddr { 10.244.0.0/16 } fib saddr . iif oif missing drop
-    iifname != { "lo", "netloom1" } ip6 saddr { fd00:10:244::/48 } fib saddr . iif oif missing drop
+    iifname != { "lo", "netloom0", "netloom1" } ip saddr { 10.244.0.0/16 } fib saddr . iif oif missing drop
+    iifname != { "lo", "netloom0", "netloom1" } ip6 saddr { fd00:10:244::/48 } fib saddr . iif oif missing drop
   }
   set node-ports4 { type inet_proto . inet_service; }
   set local-node-ports4 { type inet_proto . inet_service; }
@@ -275,8 +275,8 @@ delete table inet netloom
 table inet netloom {
   chain guard {
     type filter hook prerouting priority raw; policy accept;
-    iifname != { "lo", "netloom1" } ip saddr { 10.244.0.0/16 } fib saddr . iif oif missing drop
-    iifname != { "lo", "netloom1" } ip6 saddr { fd00:10:244::/48 } fib saddr . iif oif missing drop
+    iifname != { "lo", "netloom0", "netloom1" } ip saddr { 10.244.0.0/16 } fib saddr . iif oif missing drop
+    iifname != { "lo", "netloom0", "netloom1" } ip6 saddr { fd00:10:244::/48 } fib saddr . iif oif missing drop
   }
   chain postrouting {
     type nat hook postrouting priority srcnat - 1; policy accept;
