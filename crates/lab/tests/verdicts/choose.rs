@@ -133,7 +133,7 @@ impl Asking<'_> {
 
     fn outside_to_pod(self, node: &Value, pod: &Value) -> Option<Question> {
         let source = *self.random.pick(&self.compiler.uplink(node).addresses);
-        self.from_outside("outside to pod", node, source, pod)
+        self.by_the_uplink("outside to pod", node, source, pod)
     }
 
     /// From outside, by an address that is a pod's or its node's among pods: policies would know it for one of them.
@@ -142,11 +142,11 @@ impl Asking<'_> {
         let source = *self.random.pick(&[self.compiler.pod_port(one).addresses, of_node].concat());
         Some(Question {
             expected: Expected::Nobody,
-            ..self.from_outside("never from outside as one inside", node, source, other)?
+            ..self.by_the_uplink("never from outside as one inside", node, source, other)?
         })
     }
 
-    fn from_outside(self, kind: &'static str, node: &Value, source: IpAddr, pod: &Value) -> Option<Question> {
+    fn by_the_uplink(self, kind: &'static str, node: &Value, source: IpAddr, pod: &Value) -> Option<Question> {
         let (from, to) = (self.compiler.uplink(node), self.compiler.pod_port(pod));
         let from = Port {
             addresses: vec![source],
