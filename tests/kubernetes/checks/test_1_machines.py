@@ -80,16 +80,16 @@ class Machine(unittest.TestCase):
         for name in ("client", "server"):
             wait(lambda: self.answers(name) == 2, f"the machine to answer {name}", 30)
         kubectl("annotate", "-n", pods.NAMESPACE, f"ports.netloom.io/{MACHINE}", "netloom.io/security-groups=web")
-        wait(lambda: self.answers("client") == 0, "its group to close it", 10)
+        wait(lambda: self.answers("client") == 0, "its group to close it", 30)
         kubectl("annotate", "-n", pods.NAMESPACE, "pod/client", "netloom.io/security-groups=clients")
-        wait(lambda: self.answers("client") == 2, "its group to open it to another", 10)
+        wait(lambda: self.answers("client") == 2, "its group to open it to another", 30)
         self.assertEqual(self.answers("server"), 0, "whom its group does not name")
         # It may send nothing.
         server = get("pod", "server", "-n", pods.NAMESPACE)["status"]["podIP"]
         ask = ["ip", "netns", "exec", space(MACHINE), "curl", "-sS", "-m", "2", f"http://{server}:8080/hostname"]
         self.assertEqual(subprocess.run(ask, capture_output=True).returncode, 28)
         kubectl("annotate", "-n", pods.NAMESPACE, f"ports.netloom.io/{MACHINE}", "netloom.io/security-groups-")
-        wait(lambda: subprocess.run(ask, capture_output=True, text=True).stdout == "server", "it to be free again", 10)
+        wait(lambda: subprocess.run(ask, capture_output=True, text=True).stdout == "server", "it to be free again", 30)
 
     def test_what_it_is_cannot_change(self):
         self.assertIn("a port stays what it is", apply(port(mac="52:54:00:00:00:01"), check=False))
