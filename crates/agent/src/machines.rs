@@ -67,6 +67,9 @@ impl Converge for Machines {
 
     async fn apply(&mut self) -> anyhow::Result<()> {
         let Some(wanted) = self.wanted() else { return Ok(()) };
+        // A device that was unplugged is the host's again.
+        let unplugged = self.fenced.keys().filter(|device| !wanted.contains_key(*device));
+        fence::lower(&unplugged.cloned().collect::<Vec<_>>()).await?;
         self.fenced.retain(|device, port| wanted.get(device) == Some(port));
         let unfenced = wanted.into_iter().filter(|(device, _)| !self.fenced.contains_key(device));
         for (device, port) in unfenced.collect::<Vec<_>>() {

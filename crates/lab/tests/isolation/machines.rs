@@ -134,6 +134,11 @@ pub fn machines_are_what_pods_are(world: &World) {
     );
     wait_event(world, "second", "lost", "NodeUnknown");
 
+    // Unplugged, the interface is the node's own again; the kernel tells when the fence goes.
+    let unplug = "ovs-vsctl --timeout=10 del-port tap-machine\n\
+        fenced() { nft list table netdev netloom | grep -q 'chain tap-machine '; }\n\
+        while fenced; do read -t 10 line || break; done < <(exec nft monitor)\n! fenced";
+    world.lab.node(MACHINE_NODE).run(&["bash", "-c", unplug]).unwrap();
     world.kubectl(&["delete", "port", "machine", "lost", "-n", "second"]);
     world.wait_no_row("Logical_Switch_Port", "port/second/port_");
     assert!(
