@@ -93,7 +93,7 @@ fn failover(lab: &Lab, address: IpAddr) -> Result<()> {
     let outside = lab.outside();
     let target = format!("{address}:80");
     for round in 1..=ROUNDS {
-        let host = host(lab)?;
+        let host = lab.announcing_node("default", "edge")?;
         let others = ["node1", "node2", "node3"].into_iter().filter(|node| *node != host);
         lab.apply(&others.map(backend).collect::<String>())?;
         lab.kubectl(&["wait", "pod", "-l", "app=edge", "--for=condition=Ready", "--timeout=60s"])?;
@@ -125,32 +125,6 @@ fn backend(node: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{ name: edge-{node}, labels: {{ app: edge }} }}\nspec: {{ nodeName: {node}, terminationGracePeriodSeconds: 0, containers: [{{ name: echo, image: any, ports: [{{ containerPort: 8080 }}] }}] }}\n---\n"
     )
-}
-
-/// The node OVN prefers for the address, once it answers for it.
-fn host(lab: &Lab) -> Result<String> {
-    let owner = "external_ids:\"netloom.io/owner\"=\"Service/default/edge\"";
-    let find = [
-        "ovn-nbctl",
-        "--bare",
-        "--columns=chassis_name",
-        "find",
-        "HA_Chassis",
-        "priority=100",
-        owner,
-    ];
-    let node = lab.control().run(&find)?.trim().to_owned();
-    let hosting = format!("status:hosting-chassis={node}");
-    let wait = [
-        "ovn-nbctl",
-        "--timeout=30",
-        "wait-until",
-        "Logical_Router_Port",
-        "announcer_default_edge_port",
-        &hosting,
-    ];
-    lab.control().run(&wait)?;
-    Ok(node)
 }
 
 /// Waits for a first answer.

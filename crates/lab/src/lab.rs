@@ -371,6 +371,19 @@ impl Lab {
         self.control().run_with_input(&["kubectl", "apply", "-f", "-"], manifest)
     }
 
+    /// The node that OVN prefers to answer for a service's external addresses, once it does.
+    pub fn announcing_node(&self, namespace: &str, service: &str) -> anyhow::Result<String> {
+        let owner = format!("external_ids:\"netloom.io/owner\"=\"Service/{namespace}/{service}\"");
+        let columns = "--columns=chassis_name";
+        let find = ["ovn-nbctl", "--bare", columns, "find", "HA_Chassis", "priority=100", &owner];
+        let node = self.control().run(&find)?.trim().to_owned();
+        let port = format!("announcer_{namespace}_{service}_port");
+        let hosting = format!("status:hosting-chassis={node}");
+        let wait = ["ovn-nbctl", "--timeout=30", "wait-until", "Logical_Router_Port", &port, &hosting];
+        self.control().run(&wait)?;
+        Ok(node)
+    }
+
     /// Removes the lab: processes, namespaces, mounts and files.
     pub fn down(mut self) -> anyhow::Result<()> {
         self.remove_on_drop = false;

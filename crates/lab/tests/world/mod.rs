@@ -157,23 +157,7 @@ pub fn announced_by(lab: &Lab, namespace: &str, service: &str) -> usize {
         let reported = "--for=jsonpath={.metadata.annotations.netloom\\.io/gateway}";
         lab.kubectl(&["wait", &format!("node/{node}"), reported, "--timeout=30s"]).unwrap();
     }
-    let owner = format!("external_ids:\"netloom.io/owner\"=\"Service/{namespace}/{service}\"");
-    let find = [
-        "ovn-nbctl",
-        "--bare",
-        "--columns=chassis_name",
-        "find",
-        "HA_Chassis",
-        "priority=100",
-        &owner,
-    ];
-    let node = lab.control().run(&find).unwrap().trim().to_owned();
-    let (port, host) = (
-        format!("announcer_{namespace}_{service}_port"),
-        format!("status:hosting-chassis={node}"),
-    );
-    let wait = ["ovn-nbctl", "--timeout=30", "wait-until", "Logical_Router_Port", &port, &host];
-    lab.control().run(&wait).unwrap();
+    let node = lab.announcing_node(namespace, service).unwrap();
     node.trim_start_matches("node").parse().unwrap()
 }
 
