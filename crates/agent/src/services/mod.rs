@@ -1,7 +1,7 @@
-//! Services on the host itself: its nftables table, which also keeps out who pretends to be a pod, and the routing of packets to external addresses, and to node ports
-//! of other nodes that only these serve, into its own switch. Only single addresses and ports of services are led there,
-//! by a mark: a route for a whole address would cut the host off from it. Table and routes are the agent's own; nothing
-//! else on the host is touched.
+//! Services on the host itself: its nftables table, which also keeps out who pretends to be a pod, and the routing of
+//! packets to external addresses, and to node ports of other nodes that only these serve, into its own switch. Only
+//! single addresses and ports of services are led there, by a mark: a route for a whole address would cut the host off
+//! from it. Table and routes are the agent's own; nothing else on the host is touched.
 
 pub mod health_check;
 pub mod offer;

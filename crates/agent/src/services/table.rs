@@ -1,6 +1,7 @@
-//! The nftables table `inet netloom` as text. It keeps out what comes from outside by the cluster's own addresses. In native mode it leads what the host sends to services, and what reaches
-//! the host for a node port, out of the service port; with kube-proxy it makes answers to what pods send to services
-//! come back to the host. Pure: terms and addresses in, a script of one transaction out.
+//! The nftables table `inet netloom` as text. It keeps out what comes from outside by the cluster's own addresses. In
+//! native mode it leads what the host sends to services, and what reaches the host for a node port, out of the service
+//! port; with kube-proxy it makes answers to what pods send to services come back to the host. Pure: terms and addresses
+//! in, a script of one transaction out.
 
 use std::fmt::Write;
 

@@ -25,7 +25,8 @@ const DIFFERENCE: u8 = 3;
 /// Flags of `netloom why`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "FROM and TO are POD, NAMESPACE/POD, port/NAME or port/NAMESPACE/NAME (a machine), node/NAME or an IP address; TO may also be svc/NAME or svc/NAMESPACE/NAME. A connection \
+    after_help = "FROM and TO are POD, NAMESPACE/POD, port/NAME or port/NAMESPACE/NAME (a machine), node/NAME or an IP address; TO may \
+                  also be svc/NAME or svc/NAMESPACE/NAME. A connection \
                   through a service is judged for each of its backends. Without PORT every port that TO declares is judged.\n\n\
                   Examples:\n  \
                   netloom why web-0 db-0 5432                         in the cluster of your kubeconfig\n  \
