@@ -233,7 +233,7 @@ fn named(metadata: ObjectMeta) -> Namespaced {
 pub fn absent(cluster: &Cluster, kind: Kind, present: &[Object]) -> Vec<Object> {
     let present: HashSet<(&str, &str)> = present.iter().map(name).collect();
     let known: Vec<Object> = match kind {
-        Kind::ClusterNetwork => cluster.network.iter().cloned().map(Object::ClusterNetwork).collect(),
+        Kind::ClusterNetwork => cluster.network().cloned().into_iter().map(Object::ClusterNetwork).collect(),
         Kind::Node => only_names(&cluster.nodes, Object::Node),
         Kind::Pod => only_pods(cluster.pods.keys().filter(|name| name.machine().is_none())),
         Kind::Port => only_pods(cluster.machines()),

@@ -13,12 +13,12 @@ use anyhow::{Result, bail};
 use futures::StreamExt as _;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
-use netloom_network::{ObjectRef, Problem};
+use netloom_network::{ObjectRef, Problem, Shows};
 use serde_json::Value;
 use tokio::sync::watch::Receiver;
 use tracing::{info, warn};
 
-use crate::findings::{Findings, Shown};
+use crate::findings::Findings;
 use crate::objects::is_unknown;
 
 const RETRY: Duration = Duration::from_secs(2);
@@ -30,7 +30,6 @@ const ABREAST: usize = 8;
 struct Told {
     /// What the condition of each object with a problem says.
     problems: BTreeMap<ObjectRef, String>,
-    subnets: BTreeMap<String, String>,
     /// Objects of ours that say whether they are in force.
     own: BTreeSet<ObjectRef>,
     term: u64,
@@ -65,24 +64,20 @@ async fn tell(client: &kube::Client, told: &mut Told, current: &Findings) -> boo
         }
         told.term = current.term;
     }
-    let addresses = tell_addresses(client, current).await;
-    let places = tell_places(client, current).await;
-    let subnets = tell_subnets(client, told, current).await;
+    let statuses = show_statuses(client, current).await;
     let problems = tell_problems(client, told, current).await;
     let own = tell_own(client, told, current).await;
-    addresses && places && subnets && problems && own
+    statuses && problems && own
 }
 
-/// Statuses are not remembered: each stays among the findings until the watch has shown that it is as it should be.
-async fn tell_addresses(client: &kube::Client, current: &Findings) -> bool {
-    let write = |shown: Shown| {
+/// What objects show is not remembered: each stays among the findings until the watch has shown that it is as it should be.
+async fn show_statuses(client: &kube::Client, current: &Findings) -> bool {
+    let write = |(object, shows): (ObjectRef, Shows)| {
         let client = client.clone();
-        async move {
-            let written = write::show_addresses(&client, &shown.service, &shown.addresses).await;
-            done(written, "show the addresses of", &shown.service)
-        }
+        async move { done(write::show(&client, &object, &shows).await, "write the status of", &object) }
     };
-    let all: Vec<Shown> = current.addresses.values().cloned().collect();
+    let statuses = current.statuses.iter().filter(|(_, shows)| **shows != Shows::InForce);
+    let all: Vec<(ObjectRef, Shows)> = statuses.map(|(object, shows)| (object.clone(), shows.clone())).collect();
     let mut written = futures::stream::iter(all).map(write).buffer_unordered(ABREAST);
     let mut complete = true;
     while let Some(done) = written.next().await {
@@ -91,33 +86,10 @@ async fn tell_addresses(client: &kube::Client, current: &Findings) -> bool {
     complete
 }
 
-/// Nor are these.
-async fn tell_places(client: &kube::Client, current: &Findings) -> bool {
-    let mut complete = true;
-    for place in current.places.values() {
-        complete &= done(write::show_place(client, place).await, "show the place of", place.object());
-    }
-    complete
-}
-
-async fn tell_subnets(client: &kube::Client, told: &mut Told, current: &Findings) -> bool {
-    let mut complete = true;
-    for (node, subnets) in &current.subnets {
-        if told.subnets.get(node) != Some(subnets) {
-            match write::annotate(client, node, subnets).await {
-                Ok(()) => drop(told.subnets.insert(node.clone(), subnets.clone())),
-                error => complete &= done(error, "annotate", &format!("Node/{node}")),
-            }
-        }
-    }
-    told.subnets.retain(|node, _| current.subnets.contains_key(node));
-    complete
-}
-
 async fn tell_problems(client: &kube::Client, told: &mut Told, current: &Findings) -> bool {
     let mut complete = true;
     let mut now: BTreeMap<&ObjectRef, Vec<&Problem>> = told.problems.keys().map(|object| (object, Vec::new())).collect();
-    for problem in &current.problems {
+    for problem in current.problems.iter().chain(&current.refused) {
         now.entry(&problem.object).or_default().push(problem);
     }
     let mut known = BTreeMap::new();
@@ -137,9 +109,10 @@ async fn tell_problems(client: &kube::Client, told: &mut Told, current: &Finding
 
 /// Objects of ours that have no problem say so.
 async fn tell_own(client: &kube::Client, told: &mut Told, current: &Findings) -> bool {
-    told.own.retain(|object| current.own.contains(object));
+    let in_force = |object: &ObjectRef| current.statuses.get(object) == Some(&Shows::InForce);
+    told.own.retain(in_force);
     let mut complete = true;
-    for object in &current.own {
+    for object in current.statuses.keys().filter(|object| in_force(object)) {
         if told.own.contains(object) {
             continue;
         }

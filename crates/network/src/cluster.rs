@@ -5,27 +5,38 @@
 
 mod apps;
 mod groups;
-mod index;
-mod isolation;
+mod namespaces;
 mod networks;
+mod nodes;
+mod pods;
 mod policies;
+mod recorded;
 mod refs;
+mod services;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-pub(crate) use apps::Labelled;
-pub use index::Vip;
+pub use apps::Speakers;
+pub use nodes::Host;
+pub use pods::OfferedPort;
+pub use policies::Anchor;
+pub use services::Claim;
+pub use view::View;
 
-use crate::annotations::Gateway;
 use crate::custom_network::CustomNetwork;
-use crate::external::{self, Pool};
-use crate::ipam::Records;
+use crate::decide::Decision;
+use crate::facts::{self, Changes, Schema, Table};
+use crate::ipam::{PortName, Records};
+use crate::isolation::Isolation;
+use crate::plan::Work;
 use crate::policy::{ClusterPolicy, ClusterPolicyName, Namespace, NetworkPolicy, PolicyName};
 use crate::security_group::{SecurityGroup, SecurityGroupName};
 use crate::service::{EndpointSlice, ExternalPool, Protocol, Service, ServiceName, SliceName};
 use crate::settings::ClusterNetworkSpec;
+use crate::unit::Unit;
 
 /// Name of a node; also its OVN chassis name.
 pub type NodeName = String;
@@ -42,22 +53,15 @@ pub struct Namespaced {
 /// Namespace and name of a pod.
 pub type PodName = Namespaced;
 
-/// Between namespace and name in a pod's port name; no Kubernetes name has it.
-const PORT_SEPARATOR: char = '/';
-
 impl Namespaced {
-    /// Name of the first logical port of the pod with this name.
-    pub fn port(&self) -> String {
-        format!("{}{PORT_SEPARATOR}{}", self.namespace, self.name)
+    /// The first port of the pod with this name.
+    pub fn first_port(&self) -> PortName {
+        PortName::first(self.clone())
     }
 
-    /// The pod whose port has this name.
-    pub fn of_port(port: &str) -> Option<Self> {
-        let (namespace, name) = port.split_once(PORT_SEPARATOR)?;
-        Some(Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
+    /// Name of the first logical port of the pod with this name.
+    pub fn port(&self) -> String {
+        self.to_string()
     }
 }
 
@@ -127,20 +131,6 @@ pub struct Node {
     pub labels: BTreeMap<String, String>,
 }
 
-impl Node {
-    /// Whether nothing differs but what only policies look at.
-    pub(crate) fn differs_for_policies_only(&self, other: &Self) -> bool {
-        let other_addresses = self.other_addresses.clone();
-        let labels = self.labels.clone();
-        *self
-            == Self {
-                other_addresses,
-                labels,
-                ..other.clone()
-            }
-    }
-}
-
 /// The `ClusterNetwork` object named `default`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterNetwork {
@@ -177,240 +167,196 @@ pub enum Object {
     CustomNetwork(String, CustomNetwork),
 }
 
-/// Everything `compile` reads.
+/// What costs every pod, and is left out of its rows while nobody uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Feature {
+    /// There is a network besides the cluster's.
+    Networks,
+    /// Something is isolated from pods that are not in it.
+    Isolates,
+    /// The services of a namespace are closed to others.
+    Closes,
+    /// A pod names a security group.
+    Groups,
+}
+
+/// Everything `compile` reads: what Kubernetes says, what follows from it, and what was decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// Addressing as the user wants it; defaults apply without it.
-    pub network: Option<ClusterNetwork>,
+    network: Table<facts::ClusterNetworks>,
     /// Nodes by name.
-    pub nodes: BTreeMap<NodeName, Node>,
+    pub nodes: Table<facts::Nodes>,
     /// Pods by name.
-    pub pods: BTreeMap<PodName, Pod>,
+    pub pods: Table<facts::Pods>,
     /// Services by name.
-    pub services: BTreeMap<ServiceName, Service>,
+    pub services: Table<facts::Services>,
     /// Endpoint slices by name.
-    pub slices: BTreeMap<SliceName, EndpointSlice>,
+    pub slices: Table<facts::Slices>,
     /// Pools of external addresses by name.
-    pub pools: BTreeMap<String, ExternalPool>,
+    pub pools: Table<facts::Pools>,
     /// Namespaces by name.
-    pub namespaces: BTreeMap<String, Namespace>,
+    pub namespaces: Table<facts::Namespaces>,
     /// Network policies by name.
-    pub policies: BTreeMap<PolicyName, NetworkPolicy>,
+    pub policies: Table<facts::NetworkPolicies>,
     /// Cluster-wide policies by kind and name.
-    pub cluster_policies: BTreeMap<ClusterPolicyName, ClusterPolicy>,
+    pub cluster_policies: Table<facts::ClusterPolicies>,
     /// Security groups by name.
-    pub security_groups: BTreeMap<SecurityGroupName, SecurityGroup>,
+    pub security_groups: Table<facts::SecurityGroups>,
     /// Networks that users define, by name.
-    pub custom_networks: BTreeMap<String, CustomNetwork>,
-    /// Addresses decided so far.
+    pub custom_networks: Table<facts::CustomNetworks>,
+    /// What was decided so far.
     pub records: Records,
-    placed: BTreeMap<NodeName, BTreeSet<PodName>>,
-    machines: BTreeSet<PodName>,
-    index: index::Index,
-    policy_index: policies::Policies,
-    isolated: isolation::Isolated,
-    app_index: apps::Apps,
-    group_index: groups::Groups,
-    network_index: networks::Networks,
+    features: Table<facts::Features>,
+    of_nodes: nodes::Index,
+    of_pods: pods::Index,
+    of_services: services::Index,
+    of_namespaces: namespaces::Index,
+    of_policies: policies::Index,
+    of_apps: apps::Index,
+    read_groups: Table<facts::ReadGroups>,
+    read_networks: Table<facts::ReadNetworks>,
 }
 
 impl Cluster {
     /// Adds or replaces an object, without deciding anything.
     pub fn insert(&mut self, object: Object) {
-        match object {
-            Object::ClusterNetwork(network) => self.network = Some(network),
-            Object::Node(name, node) => {
-                self.index.report(&name, Some(&node.annotations));
-                self.nodes.insert(name, node);
-            }
-            Object::Pod(name, pod) => {
-                self.unplace(&name);
-                if let Some(node) = pod.node.clone() {
-                    self.placed.entry(node).or_default().insert(name.clone());
-                }
-                if name.machine().is_some() {
-                    self.machines.insert(name.clone());
-                }
-                self.policy_index.count(&name, &pod, true);
-                self.app_index.set_pod(&name, &pod, true);
-                self.group_index.set_pod(&name, &pod, true);
-                self.network_index.set_pod(&name, &pod, true);
-                self.pods.insert(name, pod);
-            }
-            Object::Service(name, service) => {
-                if let Some(old) = self.services.remove(&name) {
-                    self.index.unclaim(&name, &old);
-                    self.app_index.set_service(&name, &old, false);
-                }
-                self.index.claim(&name, &service);
-                self.app_index.set_service(&name, &service, true);
-                self.services.insert(name.clone(), service);
-                self.index_service(&name);
-            }
-            Object::EndpointSlice(name, slice) => {
-                let service = slice.service.clone();
-                self.detach(&name);
-                self.index.attach(&name, &service);
-                self.slices.insert(name, slice);
-                self.index_service(&service);
-            }
-            Object::ExternalPool(name, pool) => {
-                self.pools.insert(name, pool);
-                self.index.pools = external::pools(&self.pools);
-            }
-            Object::Namespace(name, namespace) => self.set_namespace(&name, Some(namespace)),
-            Object::NetworkPolicy(name, policy) => self.set_policy(&name, Some(policy)),
-            Object::ClusterPolicy(name, policy) => self.set_cluster_policy(&name, Some(policy)),
-            Object::SecurityGroup(name, group) => self.set_security_group(&name, Some(group)),
-            Object::CustomNetwork(name, network) => self.set_custom_network(&name, Some(network)),
-        }
+        self.change(object, true, &mut Changes::default());
     }
 
     /// Takes an object away; only its kind and name matter.
     pub fn remove(&mut self, object: &Object) {
+        self.change(object.clone(), false, &mut Changes::default());
+    }
+
+    /// Adds or replaces an object (`there`), or takes it away, and notes what that changes.
+    pub(crate) fn change(&mut self, object: Object, there: bool, changes: &mut Changes) {
         match object {
-            Object::ClusterNetwork(_) => self.network = None,
-            Object::Node(name, _) => {
-                self.index.report(name, None);
-                self.nodes.remove(name);
-            }
-            Object::Pod(name, _) => {
-                self.unplace(name);
-                self.machines.remove(name);
-                self.pods.remove(name);
-            }
-            Object::Service(name, _) => {
-                if let Some(old) = self.services.remove(name) {
-                    self.index.unclaim(name, &old);
-                    self.app_index.set_service(name, &old, false);
-                    self.index_service(name);
-                }
-            }
-            Object::EndpointSlice(name, _) => self.detach(name),
-            Object::ExternalPool(name, _) => {
-                self.pools.remove(name);
-                self.index.pools = external::pools(&self.pools);
-            }
-            Object::Namespace(name, _) => self.set_namespace(name, None),
-            Object::NetworkPolicy(name, _) => self.set_policy(name, None),
-            Object::ClusterPolicy(name, _) => self.set_cluster_policy(name, None),
-            Object::SecurityGroup(name, _) => self.set_security_group(name, None),
-            Object::CustomNetwork(name, _) => self.set_custom_network(name, None),
+            Object::ClusterNetwork(network) => self.network.set(&(), there.then_some(network), changes),
+            Object::Node(name, node) => self.set_node(&name, there.then_some(node), changes),
+            Object::Pod(name, pod) => self.set_pod(&name, there.then_some(pod), changes),
+            Object::Service(name, service) => self.set_service(&name, there.then_some(service), changes),
+            Object::EndpointSlice(name, slice) => self.set_slice(&name, there.then_some(slice), changes),
+            Object::ExternalPool(name, pool) => self.set_pool(&name, there.then_some(pool), changes),
+            Object::Namespace(name, namespace) => self.set_namespace(&name, there.then_some(namespace), changes),
+            Object::NetworkPolicy(name, policy) => self.set_policy(&name, there.then_some(policy), changes),
+            Object::ClusterPolicy(name, policy) => self.set_cluster_policy(&name, there.then_some(policy), changes),
+            Object::SecurityGroup(name, group) => self.set_security_group(&name, there.then_some(group), changes),
+            Object::CustomNetwork(name, network) => self.set_custom_network(&name, there.then_some(network), changes),
         }
     }
 
-    /// Adds or replaces a policy, or takes it away.
-    pub(crate) fn set_policy(&mut self, name: &PolicyName, policy: Option<NetworkPolicy>) {
-        match policy {
-            Some(policy) => {
-                self.policy_index.insert(name, &policy);
-                self.policies.insert(name.clone(), policy);
-            }
-            None => {
-                self.policy_index.remove(name);
-                self.policies.remove(name);
-            }
+    /// Whether an object is here as it is.
+    pub fn has(&self, object: &Object) -> bool {
+        match object {
+            Object::ClusterNetwork(network) => self.network() == Some(network),
+            Object::Node(name, node) => self.nodes.get(name) == Some(node),
+            Object::Pod(name, pod) => self.pods.get(name) == Some(pod),
+            Object::Service(name, service) => self.services.get(name) == Some(service),
+            Object::EndpointSlice(name, slice) => self.slices.get(name) == Some(slice),
+            Object::ExternalPool(name, pool) => self.pools.get(name) == Some(pool),
+            Object::Namespace(name, namespace) => self.namespaces.get(name) == Some(namespace),
+            Object::NetworkPolicy(name, policy) => self.policies.get(name) == Some(policy),
+            Object::ClusterPolicy(name, policy) => self.cluster_policies.get(name) == Some(policy),
+            Object::SecurityGroup(name, group) => self.security_groups.get(name) == Some(group),
+            Object::CustomNetwork(name, network) => self.custom_networks.get(name) == Some(network),
         }
     }
 
-    /// Adds or replaces a cluster-wide policy, or takes it away.
-    pub(crate) fn set_cluster_policy(&mut self, name: &ClusterPolicyName, policy: Option<ClusterPolicy>) {
-        match policy {
-            Some(policy) => {
-                self.policy_index.insert_ranked(name, &policy);
-                self.cluster_policies.insert(name.clone(), policy);
-            }
-            None => {
-                self.policy_index.remove_ranked(name);
-                self.cluster_policies.remove(name);
-            }
+    /// Addressing as the user wants it; defaults apply without it.
+    pub fn network(&self) -> Option<&ClusterNetwork> {
+        self.network.get(&())
+    }
+
+    /// Brings up to date which features are in use.
+    pub(crate) fn set_features(&mut self, changes: &mut Changes) {
+        let closes = self.of_namespaces.isolates(Isolation::Services);
+        let on = [
+            (
+                Feature::Networks,
+                !(self.custom_networks.is_empty() && self.records.networks.is_empty()),
+            ),
+            (
+                Feature::Isolates,
+                self.of_namespaces.isolates(Isolation::Pods) || self.records.isolates(),
+            ),
+            (Feature::Closes, closes),
+            (Feature::Groups, self.of_pods.names_groups()),
+        ];
+        for (feature, on) in on {
+            self.features.set(&feature, on.then_some(()), changes);
         }
     }
+}
 
-    /// Pods bound to a node.
-    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &PodName> {
-        self.placed.get(node).into_iter().flatten()
-    }
-
-    /// Those of the pods that are `Port`s of machines.
-    pub fn machines(&self) -> impl Iterator<Item = &PodName> {
-        self.machines.iter()
-    }
-
-    /// Slices of a service.
-    pub fn slices_of(&self, service: &ServiceName) -> impl Iterator<Item = &EndpointSlice> {
-        let names = self.index.slices.get(service).into_iter().flatten();
-        names.filter_map(|name| self.slices.get(name))
-    }
-
-    /// Services whose rows depend on nodes.
-    pub fn services_on_nodes(&self) -> impl Iterator<Item = &ServiceName> {
-        self.index.on_nodes.iter()
-    }
-
-    /// Services whose rows depend on who has `address`.
-    pub fn services_on_address(&self, address: IpAddr) -> impl Iterator<Item = &ServiceName> {
-        self.index.on_address.get(&address).into_iter().flatten()
-    }
-
-    /// Services that ask for this external address and port by spec or status, the oldest first.
-    pub fn claimants(&self, vip: Vip) -> impl Iterator<Item = &ServiceName> {
-        self.index.claims.get(&vip).into_iter().flatten().map(|(_, name)| name)
-    }
-
-    /// Services that ask for this external address on any port by spec or status.
-    pub fn claimants_of(&self, address: IpAddr) -> impl Iterator<Item = &ServiceName> {
-        let first = (address, crate::service::Protocol::Tcp, 0);
-        let of_address = self.index.claims.range(first..).take_while(move |((ip, ..), _)| *ip == address);
-        of_address.flat_map(|(_, claimants)| claimants.iter().map(|(_, name)| name))
-    }
-
-    /// The gateway of a node: what its agent reports, once the node has subnets.
-    pub fn gateway(&self, node: &str) -> Option<&Gateway> {
-        self.index.gateways.get(node).filter(|_| self.records.slot(node).is_some())
-    }
-
-    /// Pools that can be used: they were read, and the cluster network does not use their addresses for itself.
-    pub fn usable_pools(&self) -> impl Iterator<Item = (&String, &Pool)> {
-        let free = |pool: &&Pool| {
-            self.records
-                .settings
-                .as_ref()
-                .is_none_or(|settings| pool.conflict(settings).is_none())
-        };
-        let read = self.index.pools.iter().filter_map(|(name, pool)| Some((name, pool.as_ref().ok()?)));
-        read.filter(move |(_, pool)| free(pool))
-    }
-
-    /// A pool, if it could be read.
-    pub fn read_pool(&self, name: &str) -> Option<&Pool> {
-        self.index.pools.get(name)?.as_ref().ok()
-    }
-
-    /// Why a pool could not be read.
-    pub fn pool_error(&self, name: &str) -> Option<&str> {
-        self.index.pools.get(name)?.as_ref().err().map(String::as_str)
-    }
-
-    fn detach(&mut self, name: &SliceName) {
-        if let Some(old) = self.slices.remove(name) {
-            self.index.detach(name, &old.service);
-            self.index_service(&old.service);
+impl Cluster {
+    /// All units and decisions there are.
+    pub(crate) fn work(&self) -> BTreeSet<Work> {
+        fn of<S: Schema>(table: &Table<S>) -> impl Iterator<Item = Work> {
+            table.keys().flat_map(S::work)
         }
+        let always = [Unit::Network, Unit::Isolation, Unit::SecurityGroups].map(Work::from);
+        always
+            .into_iter()
+            .chain([Work::from(Decision::Settings)])
+            .chain(of(&self.nodes))
+            .chain(of(&self.pods))
+            .chain(of(&self.services))
+            .chain(of(&self.pools))
+            .chain(of(&self.policies))
+            .chain(of(&self.cluster_policies))
+            .chain(of(&self.security_groups))
+            .chain(of(&self.custom_networks))
+            .chain(of(&self.of_namespaces.isolated))
+            .chain(of(&self.of_namespaces.logs))
+            .chain(of(&self.of_policies.node_selectors))
+            .chain(of(&self.of_policies.users))
+            .chain(of(&self.of_apps.apps))
+            .chain(of(&self.records.slots))
+            .chain(of(&self.records.assignments))
+            .chain(of(&self.records.networks))
+            .chain(of(&self.records.externals))
+            .collect()
+    }
+}
+
+impl<'a> View<'a> {
+    /// Addressing as the user wants it.
+    pub(crate) fn cluster_network(&self) -> Option<&'a ClusterNetwork> {
+        self.get(&self.cluster.network, &())
     }
 
-    fn unplace(&mut self, name: &PodName) {
-        let Some(pod) = self.pods.get(name) else { return };
-        self.policy_index.count(name, pod, false);
-        self.app_index.set_pod(name, pod, false);
-        self.group_index.set_pod(name, pod, false);
-        self.network_index.set_pod(name, pod, false);
-        let Some(node) = pod.node.clone() else { return };
-        if let Some(pods) = self.placed.get_mut(&node) {
-            pods.remove(name);
-            if pods.is_empty() {
-                self.placed.remove(&node);
-            }
+    /// Whether a feature is in use.
+    pub(crate) fn uses(&self, feature: Feature) -> bool {
+        self.has(&self.cluster.features, &feature)
+    }
+}
+
+/// How many there are of each; those there are none of are not in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Counts<K: Ord>(BTreeMap<K, usize>);
+
+impl<K: Ord> Default for Counts<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord + Clone> Counts<K> {
+    /// Counts one more; says whether it is the first.
+    fn add(&mut self, key: &K) -> bool {
+        let count = self.0.entry(key.clone()).or_default();
+        *count += 1;
+        *count == 1
+    }
+
+    /// Counts one less; says whether it was the last.
+    fn subtract(&mut self, key: &K) -> bool {
+        let Some(count) = self.0.get_mut(key) else { return false };
+        *count -= 1;
+        let last = *count == 0;
+        if last {
+            self.0.remove(key);
         }
+        last
     }
 }

@@ -9,10 +9,14 @@ use uuid::Uuid;
 pub const KEY: &str = "netloom.io/key";
 /// External id that names the object a row was made for.
 pub const OWNER: &str = "netloom.io/owner";
+/// External id with the pod of a port as `namespace:name`.
+pub const POD: &str = "netloom.io/pod";
 /// External id with the UID of the pod a port belongs to.
 pub const UID: &str = "netloom.io/uid";
 /// External id with a port's addresses and their prefix, comma separated.
 pub const ADDRESSES: &str = "netloom.io/addresses";
+/// External id with the Ethernet address of an announcer, if it is not the one that follows from its address.
+pub const MAC: &str = "netloom.io/mac";
 /// External id with the `Network` a pod's port is on.
 pub const NETWORK: &str = "netloom.io/network";
 /// External id with a port's addresses in its `Network` and their prefix, comma separated.

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use crate::annotations::{ADDRESSES, MAC, NETWORK_ADDRESSES};
 use crate::cluster::{NamedPort, Namespaced, Pod, PodName};
 use crate::service::Protocol;
-pub use crate::unit::pod::status;
 
 /// Before the name of a `Port` among the pods; no Kubernetes name has an underscore.
 const PREFIX: &str = "port_";

@@ -9,8 +9,8 @@ mod custom_network;
 mod gateway;
 mod network;
 mod node;
-pub(crate) mod pod;
 mod policy;
+pub(crate) mod port;
 pub(crate) mod service;
 
 use std::fmt;
@@ -20,14 +20,15 @@ pub use node::{management_port, service_port};
 pub use service::announcer_port;
 
 use crate::app::App;
-use crate::cluster::{Cluster, NodeName, PodName};
+use crate::cluster::{NodeName, View};
 use crate::external::pool_problem;
-use crate::isolation::Isolation;
+use crate::ipam::PortName;
 use crate::northbound::{Member, RowId};
 use crate::policy::{ClusterPolicyName, PolicyName, Role, Selection, Selector};
 use crate::problem::{ObjectRef, Problem};
 use crate::security_group::SecurityGroupName;
 use crate::service::ServiceName;
+use crate::status::{Shows, Status};
 
 /// Name of the distributed router all node switches hang on.
 pub const CLUSTER_ROUTER: &str = "cluster-router";
@@ -77,8 +78,8 @@ pub enum Unit {
     PolicyLog(String),
     /// What a cluster-wide policy says.
     ClusterPolicy(ClusterPolicyName),
-    /// A pod's port.
-    Pod(PodName),
+    /// A port of a pod or machine.
+    Port(PortName),
     /// A pool of external addresses; it has problems only.
     Pool(String),
     /// A service's load balancers and announcer.
@@ -92,79 +93,67 @@ pub struct Fragment {
     pub rows: Vec<(RowId, Row)>,
     /// What it adds to collections of rows, its own or others'.
     pub members: Vec<Member>,
-    /// What the user has to mend.
+    /// What the user has to change.
     pub problems: Vec<Problem>,
+    /// What objects have to show.
+    pub statuses: Vec<Status>,
+}
+
+impl Fragment {
+    fn show(&mut self, object: ObjectRef, shows: Shows) {
+        self.statuses.push(Status { object, shows });
+    }
 }
 
 impl Unit {
-    /// All units of a cluster.
-    pub fn all(cluster: &Cluster) -> Vec<Self> {
-        let per_node = nodes(cluster)
-            .into_iter()
-            .flat_map(|node| [Self::Node(node.clone()), Self::Gateway(node)]);
-        let isolated = || cluster.isolated(Isolation::Pods);
-        std::iter::once(Self::Network)
-            .chain(cluster.node_selectors().cloned().map(Self::Nodes))
-            .chain(per_node)
-            .chain(cluster.custom_network_names().into_iter().map(Self::CustomNetwork))
-            .chain(cluster.isolates().then_some(Self::Isolation))
-            .chain(isolated().cloned().map(Self::VirtualNetwork))
-            .chain(cluster.apps().cloned().map(Self::App))
-            .chain(cluster.has_grouped_pods().then_some(Self::SecurityGroups))
-            .chain(cluster.security_groups.keys().cloned().map(Self::SecurityGroup))
-            .chain(cluster.selections().map(|(pods, role)| Self::Selection(pods.clone(), role.clone())))
-            .chain(cluster.policies.keys().cloned().map(Self::Policy))
-            .chain(cluster.namespaces.keys().cloned().map(Self::PolicyLog))
-            .chain(cluster.cluster_policies.keys().cloned().map(Self::ClusterPolicy))
-            .chain(cluster.pods.keys().cloned().map(Self::Pod))
-            .chain(cluster.pools.keys().cloned().map(Self::Pool))
-            .chain(cluster.services.keys().cloned().map(Self::Service))
-            .collect()
-    }
-
     /// The rows, members and problems of this unit.
-    pub fn compile(&self, cluster: &Cluster) -> Fragment {
+    pub(crate) fn compile(&self, view: &View<'_>) -> Fragment {
         let mut fragment = Fragment::default();
         match self {
-            Self::Network => network::compile(cluster, &mut fragment),
-            Self::Nodes(labels) => policy::nodes::compile(cluster, labels, &mut fragment),
-            Self::Node(name) => node::compile(cluster, name, &mut fragment),
-            Self::Gateway(name) => gateway::compile(cluster, name, &mut fragment),
-            Self::CustomNetwork(name) => custom_network::compile(cluster, name, &mut fragment),
-            Self::Isolation => policy::network::compile_shared(cluster, &mut fragment),
-            Self::VirtualNetwork(namespace) => policy::network::compile(cluster, namespace, &mut fragment),
-            Self::App(app) => policy::app::compile(cluster, app, &mut fragment),
-            Self::SecurityGroups => policy::group::compile_shared(cluster, &mut fragment),
-            Self::SecurityGroup(name) => policy::group::compile(cluster, name, &mut fragment),
-            Self::Selection(pods, role) => policy::selection::compile(cluster, pods, role, &mut fragment),
-            Self::Policy(name) => policy::compile(cluster, name, &mut fragment),
-            Self::PolicyLog(namespace) => policy::log::compile(cluster, namespace, &mut fragment),
-            Self::ClusterPolicy(name) => policy::cluster::compile(cluster, name, &mut fragment),
-            Self::Pod(name) => pod::compile(cluster, name, &mut fragment),
-            Self::Pool(name) => fragment.problems.extend(pool_problem(cluster, name)),
-            Self::Service(name) => service::compile(cluster, name, &mut fragment),
+            Self::Network => network::compile(view, &mut fragment),
+            Self::Nodes(labels) => policy::nodes::compile(view, labels, &mut fragment),
+            Self::Node(name) => node::compile(view, name, &mut fragment),
+            Self::Gateway(name) => gateway::compile(view, name, &mut fragment),
+            Self::CustomNetwork(name) => custom_network::compile(view, name, &mut fragment),
+            Self::Isolation => policy::network::compile_shared(view, &mut fragment),
+            Self::VirtualNetwork(namespace) => policy::network::compile(view, namespace, &mut fragment),
+            Self::App(app) => policy::app::compile(view, app, &mut fragment),
+            Self::SecurityGroups => policy::group::compile_shared(view, &mut fragment),
+            Self::SecurityGroup(name) => policy::group::compile(view, name, &mut fragment),
+            Self::Selection(pods, role) => policy::selection::compile(view, pods, role, &mut fragment),
+            Self::Policy(name) => policy::compile(view, name, &mut fragment),
+            Self::PolicyLog(namespace) => policy::log::compile(view, namespace, &mut fragment),
+            Self::ClusterPolicy(name) => policy::cluster::compile(view, name, &mut fragment),
+            Self::Port(name) => port::compile(view, name, &mut fragment),
+            Self::Pool(name) => {
+                fragment.problems.extend(pool_problem(view, name));
+                fragment.show(view.pool_ref(name), Shows::InForce);
+            }
+            Self::Service(name) => service::compile(view, name, &mut fragment),
         }
         fragment.problems.sort();
         fragment.problems.dedup();
+        fragment.members.sort_unstable();
+        fragment.members.dedup();
         fragment
     }
 
     /// The object this unit is made for.
-    pub fn object(&self, cluster: &Cluster) -> ObjectRef {
+    pub fn object(&self, view: &View<'_>) -> ObjectRef {
         match self {
-            Self::Network | Self::Nodes(_) | Self::Isolation | Self::SecurityGroups => cluster.network_ref(),
-            Self::VirtualNetwork(namespace) => cluster.namespace_ref(namespace),
-            Self::App(app) => cluster.namespace_ref(&app.namespace),
-            Self::CustomNetwork(name) => cluster.custom_network_ref(name),
-            Self::SecurityGroup(name) => cluster.security_group_ref(name),
-            Self::Node(name) | Self::Gateway(name) => cluster.node_ref(name),
-            Self::Selection(pods, _) => policy::selection::owner(cluster, pods),
-            Self::Policy(name) => cluster.policy_ref(name),
-            Self::PolicyLog(namespace) => cluster.namespace_ref(namespace),
-            Self::ClusterPolicy(name) => cluster.cluster_policy_ref(name),
-            Self::Pod(name) => cluster.pod_ref(name),
-            Self::Pool(name) => cluster.pool_ref(name),
-            Self::Service(name) => cluster.service_ref(name),
+            Self::Network | Self::Nodes(_) | Self::Isolation | Self::SecurityGroups => view.network_ref(),
+            Self::VirtualNetwork(namespace) => view.namespace_ref(namespace),
+            Self::App(app) => view.namespace_ref(&app.namespace),
+            Self::CustomNetwork(name) => view.custom_network_ref(name),
+            Self::SecurityGroup(name) => view.security_group_ref(name),
+            Self::Node(name) | Self::Gateway(name) => view.node_ref(name),
+            Self::Selection(pods, _) => policy::selection::owner(view, pods),
+            Self::Policy(name) => view.policy_ref(name),
+            Self::PolicyLog(namespace) => view.namespace_ref(namespace),
+            Self::ClusterPolicy(name) => view.cluster_policy_ref(name),
+            Self::Port(name) => view.pod_ref(&name.owner),
+            Self::Pool(name) => view.pool_ref(name),
+            Self::Service(name) => view.service_ref(name),
         }
     }
 }
@@ -189,16 +178,11 @@ impl fmt::Display for Unit {
             Self::Policy(name) => write!(f, "policy {name}"),
             Self::PolicyLog(namespace) => write!(f, "log of policies of namespace {namespace}"),
             Self::ClusterPolicy(name) => write!(f, "cluster-wide policy {name}"),
-            Self::Pod(name) => write!(f, "pod {name}"),
+            Self::Port(name) => write!(f, "port {name}"),
             Self::Pool(name) => write!(f, "pool {name}"),
             Self::Service(name) => write!(f, "service {name}"),
         }
     }
-}
-
-/// Nodes known by an object or by a slot they still hold.
-fn nodes(cluster: &Cluster) -> std::collections::BTreeSet<NodeName> {
-    cluster.nodes.keys().chain(cluster.records.nodes()).cloned().collect()
 }
 
 fn join<T: ToString>(values: impl IntoIterator<Item = T>) -> String {

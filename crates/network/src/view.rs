@@ -11,7 +11,7 @@ pub use services::{BackendView, Health, ServiceView, services};
 
 use crate::annotations;
 use crate::cluster::Cluster;
-use crate::ipam::Mac;
+use crate::ipam::{Assignment, Mac};
 use crate::unit::management_port;
 
 /// Name of the network every pod is in unless told otherwise.
@@ -114,7 +114,7 @@ pub fn nodes(cluster: &Cluster, up: impl Fn(&str) -> bool) -> Vec<NodeView> {
 
 /// All networks.
 pub fn networks(cluster: &Cluster) -> Vec<NetworkView> {
-    let Some(settings) = &cluster.records.settings else {
+    let Some(settings) = cluster.records.settings() else {
         return Vec::new();
     };
     let own = NetworkView {
@@ -124,19 +124,27 @@ pub fn networks(cluster: &Cluster) -> Vec<NetworkView> {
         ports: cluster.records.assignments().filter(|(_, pod)| pod.attachment.is_none()).count(),
         topology: "routed, a switch per node",
     };
-    let custom = cluster.custom_network_names().into_iter().map(|name| {
-        let (read, pods) = (cluster.custom_network(&name), cluster.records.attached(&name));
-        let nodes: BTreeSet<&String> = pods.iter().filter_map(|pod| cluster.pods.get(pod)?.node.as_ref()).collect();
+    let recorded = cluster.records.networks().map(|(name, _)| name);
+    let names: BTreeSet<&String> = cluster.custom_networks.keys().chain(recorded).collect();
+    let custom = names.into_iter().map(|name| {
+        let network = cluster.records.network(name).map(|record| &record.read);
+        let on_it = |assignment: &&Assignment| assignment.attachment.as_ref().is_some_and(|on| on.network == *name);
+        let ports: Vec<&Assignment> = cluster
+            .records
+            .assignments()
+            .map(|(_, assignment)| assignment)
+            .filter(on_it)
+            .collect();
         NetworkView {
-            ranges: read.as_ref().map(|network| network.subnets.clone()).unwrap_or_default(),
-            nodes: nodes.len(),
-            ports: pods.len(),
-            topology: match read {
-                Ok(network) if network.isolated => "one switch, its own router, isolated",
-                Ok(_) => "one switch, its own router",
-                Err(_) => "not in force",
+            name: name.clone(),
+            ranges: network.map(|network| network.subnets.clone()).unwrap_or_default(),
+            nodes: ports.iter().map(|port| &port.node).collect::<BTreeSet<_>>().len(),
+            ports: ports.len(),
+            topology: match network {
+                Some(network) if network.isolated => "one switch, its own router, isolated",
+                Some(_) => "one switch, its own router",
+                None => "not in force",
             },
-            name,
         }
     });
     std::iter::once(own).chain(custom).collect()

@@ -90,8 +90,8 @@ fn policies_share_sets_and_the_last_one_takes_them_along() {
     planner.apply(policy("first", &rules("shop", "a")));
     assert_eq!(compile(&mut planner).0, 7, "a port group, two pairs of address sets, two ACLs");
     planner.apply(policy("second", &rules("shop", "a")));
-    // Itself, its subject and its peers; neither a pod nor a node.
-    assert_eq!(planner.marked(), 3);
+    // Itself; neither a set, a pod nor a node.
+    assert_eq!(planner.marked(), 1);
     assert_eq!(compile(&mut planner), (2, 2), "two ACLs more");
     planner.remove(&policy("first", &json!([])));
     assert_eq!(compile(&mut planner), (2, 2));

@@ -135,7 +135,7 @@ fn a_pod_stays_where_it_is_and_is_told_when_another_network_is_named() {
     assert!(attachment(&planner, "shop", "own").is_some());
     planner.remove(&pod("shop", "own", &json!({})));
     compile(&mut planner);
-    assert_eq!(planner.cluster().records.network_slot("green"), None);
+    assert_eq!(planner.cluster().records.network("green"), None);
     assert_eq!(problems(&planner), ["Pod/shop/plain NetworkNeedsNewPod"]);
 }
 
@@ -297,5 +297,6 @@ fn the_records_are_read_back() {
         records.assignment(&name("default", "plain"), "default-plain").unwrap().attachment,
         None
     );
-    assert_eq!((records.network_slot("blue"), records.network_slot("red")), (Some(0), Some(1)));
+    let slot = |name| records.network(name).map(|record| record.slot);
+    assert_eq!((slot("blue"), slot("red")), (Some(0), Some(1)));
 }

@@ -14,7 +14,7 @@ use database::Database;
 use netloom_network::cluster::{ClusterNetwork, NamedPort};
 use netloom_network::ipam::Mac;
 use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec, ServicesSpec};
-use netloom_network::{Node, Object, Planner, Pod, PodName, Scope, ServiceName, check, diff, plan};
+use netloom_network::{Node, Object, Planner, Pod, PodName, Scope, ServiceName, check, decide, diff, plan};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -281,6 +281,7 @@ proptest! {
             let (full, problems) = plan::compile(planner.cluster());
             prop_assert_eq!(planner.desired(), &full);
             prop_assert_eq!(planner.problems().iter().cloned().collect::<Vec<_>>(), problems);
+            prop_assert_eq!(decide::undecided(planner.cluster()), vec![]);
             prop_assert_eq!(check::check(&full), vec![]);
             assert_addresses_are_sound(&planner)?;
             prop_assert_eq!(policies::wrong_sets(&planner), Vec::<String>::new());
@@ -304,7 +305,7 @@ proptest! {
         let given: BTreeMap<ServiceName, Vec<IpAddr>> =
             planner.cluster().records.externals().map(|(name, external)| (name.clone(), external.addresses.clone())).collect();
         let lost = fresh(world.objects().into_iter().map(|object| services::with_status(object, &given)).collect());
-        let settings_kept = lost.cluster().records.settings == planner.cluster().records.settings;
+        let settings_kept = lost.cluster().records.settings() == planner.cluster().records.settings();
         for (service, addresses) in given.iter().filter(|_| settings_kept) {
             prop_assert_eq!(lost.cluster().records.external(service), &addresses[..]);
         }

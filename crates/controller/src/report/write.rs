@@ -8,11 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
-use netloom_network::{ClusterPolicyKind, ObjectRef, annotations};
+use netloom_network::{ClusterPolicyKind, ObjectRef, Shows, annotations};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::findings::Place;
 use crate::objects::{
     AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkObject, ClusterNetworkPolicyObject, ExternalPoolObject,
     NetworkObject, NodeObject, PodObject, PortObject, SecurityGroupObject, ServiceObject,
@@ -81,37 +80,37 @@ pub fn condition_type(kind: &str) -> &'static str {
     }
 }
 
-/// Writes a node's subnets where they are found again when the database is lost.
-pub async fn annotate(client: &kube::Client, node: &str, subnets: &str) -> kube::Result<()> {
-    let patch = json!({ "metadata": { "annotations": { annotations::SUBNETS: subnets } } });
-    let object = ObjectRef::cluster("Node", node, "");
-    let nodes = api(client, &object);
-    nodes
-        .patch_metadata(node, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .map(drop)
-}
-
-/// Writes where a pod or port is: where people look, and where it is found again when the database is lost. Who may write a pod's status
-/// may annotate it, and needs no right to change what it runs.
-pub async fn show_place(client: &kube::Client, place: &Place) -> kube::Result<()> {
-    let (object, patch) = match place {
-        Place::Pod(pod, addresses) => {
-            let annotations = json!({ annotations::NETWORK_ADDRESSES: addresses });
-            (pod, json!({ "metadata": { "uid": pod.uid, "annotations": annotations } }))
+/// Writes what an object has to show: where people look, and where it is found again when the database is lost. Who may write a pod's
+/// status may annotate it, and needs no right to change what it runs.
+pub async fn show(client: &kube::Client, object: &ObjectRef, shows: &Shows) -> kube::Result<()> {
+    let (parameters, objects) = (PatchParams::default(), api(client, object));
+    let annotate = |name: &str, value: &str| json!({ "metadata": { "uid": object.uid, "annotations": { name: value } } });
+    match shows {
+        Shows::InForce => in_force(client, object).await,
+        Shows::ExternalAddresses(addresses) => show_addresses(client, object, addresses).await,
+        Shows::Subnets(subnets) => {
+            let patch = json!({ "metadata": { "annotations": { annotations::SUBNETS: subnets } } });
+            let written = objects.patch_metadata(&object.name, &parameters, &Patch::Merge(patch)).await;
+            written.map(drop)
         }
-        Place::Port(port, status) => {
+        Shows::NetworkAddresses(addresses) => {
+            let patch = annotate(annotations::NETWORK_ADDRESSES, addresses);
+            objects
+                .patch_status(&object.name, &parameters, &Patch::Merge(patch))
+                .await
+                .map(drop)
+        }
+        Shows::Port(status) => {
             let mut status = json!(status);
             let message = "an interface of its node may be plugged in as status.interfaceID";
-            status["conditions"] = json!([condition(port, "True", IN_FORCE, message)]);
-            (port, json!({ "metadata": { "uid": port.uid }, "status": status }))
+            status["conditions"] = json!([condition(object, "True", IN_FORCE, message)]);
+            let patch = json!({ "metadata": { "uid": object.uid }, "status": status });
+            objects
+                .patch_status(&object.name, &parameters, &Patch::Merge(patch))
+                .await
+                .map(drop)
         }
-    };
-    let objects = api(client, object);
-    objects
-        .patch_status(&object.name, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .map(drop)
+    }
 }
 
 fn condition(object: &ObjectRef, status: &str, reason: &str, message: &str) -> Value {
@@ -146,7 +145,7 @@ pub async fn in_force(client: &kube::Client, object: &ObjectRef) -> kube::Result
 }
 
 /// Shows a service's external addresses in its status, and tells those who look at its Events.
-pub async fn show_addresses(client: &kube::Client, service: &ObjectRef, addresses: &[IpAddr]) -> kube::Result<()> {
+async fn show_addresses(client: &kube::Client, service: &ObjectRef, addresses: &[IpAddr]) -> kube::Result<()> {
     let ingress: Vec<Value> = addresses.iter().map(|ip| json!({ "ip": ip, "ipMode": "VIP" })).collect();
     let ingress = if ingress.is_empty() { Value::Null } else { Value::Array(ingress) };
     change_status(client, service, json!({ "loadBalancer": { "ingress": ingress } }), Patch::Merge).await?;

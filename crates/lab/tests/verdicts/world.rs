@@ -247,7 +247,7 @@ impl Compiler {
         let (switch, router) = match &assignment.attachment {
             None => (node.to_owned(), self.router_mac(node)),
             Some(on) => {
-                let network = self.planner.cluster().custom_network(&on.network).unwrap();
+                let network = &self.planner.cluster().records.network(&on.network).unwrap().read;
                 (format!("network_{}", on.network), Mac::of(network.gateways[0]))
             }
         };

@@ -1,241 +1,185 @@
-//! Policies by what they depend on: which selections are used and by whom, which of them a pod can be in, which numbers pods give to
-//! a port's name. A pod finds its sets by its namespace and labels, so that it costs the same in a large cluster as in a small one.
+//! Policies by what they depend on: which selections are used and by whom, and which of them a pod can be in. A pod finds its selections by
+//! its namespace and labels, so that it costs the same in a large cluster as in a small one.
 //!
 //! Each entry follows from the objects alone; the order they came in leaves no trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, Pod, PodName};
+use crate::cluster::{Cluster, Pod, PodName, View};
+use crate::facts::{self, Changes, Table};
 use crate::policy::cluster::RankedPolicy;
 use crate::policy::read::read;
-use crate::policy::selector::Anchor;
 use crate::policy::{
     ClusterPolicy, ClusterPolicyName, Namespaces, NetworkPolicy, Policy, PolicyName, Role, Selection, Selector, User, cluster,
 };
-use crate::service::Protocol;
 
-/// A port's name with its protocol.
-type PortName = (String, Protocol);
-/// What selections are used for, and by which policies.
-type Uses = BTreeMap<Role, BTreeSet<User>>;
+/// What all pods of a selection in one namespace have in common: the namespace, and a label if the selection requires one.
+pub type Anchor = (String, Option<(String, String)>);
 
-/// Secondary keys of policies.
+/// Selections, and what they are used for.
+type Uses = BTreeSet<(Selection, Role)>;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Policies {
-    read: BTreeMap<PolicyName, Arc<Policy>>,
-    ranked: BTreeMap<ClusterPolicyName, Arc<RankedPolicy>>,
-    /// Selectors of nodes, and who uses them.
-    nodes: BTreeMap<Selector, BTreeSet<ClusterPolicyName>>,
-    uses: BTreeMap<Selection, Uses>,
-    anchored: BTreeMap<Anchor, BTreeSet<Selection>>,
-    /// Selections of whose pods a port's name matters.
-    naming: BTreeMap<PortName, BTreeSet<Selection>>,
-    /// How many pods of a namespace give a number to a name.
-    numbers: BTreeMap<PortName, BTreeMap<String, BTreeMap<u16, usize>>>,
+pub(super) struct Index {
+    read: Table<facts::ReadPolicies>,
+    ranked: Table<facts::RankedPolicies>,
+    pub(super) node_selectors: Table<facts::NodeSelectors>,
+    pub(super) users: Table<facts::Users>,
+    roles: Table<facts::Roles>,
+    anchored: Table<facts::Anchored>,
 }
 
-impl Policies {
-    pub(super) fn insert(&mut self, name: &PolicyName, policy: &NetworkPolicy) {
-        self.remove(name);
-        let policy = Arc::new(read(&name.namespace, &policy.spec));
-        self.use_all(&User::Policy(name.clone()), policy.uses());
-        self.read.insert(name.clone(), policy);
-    }
-
-    pub(super) fn remove(&mut self, name: &PolicyName) {
-        let Some(policy) = self.read.remove(name) else { return };
-        self.use_no_more(&User::Policy(name.clone()), policy.uses());
-    }
-
-    pub(super) fn insert_ranked(&mut self, name: &ClusterPolicyName, policy: &ClusterPolicy) {
-        self.remove_ranked(name);
-        let policy = Arc::new(cluster::read(name.kind, &policy.spec));
-        self.use_all(&User::Cluster(name.clone()), policy.uses());
-        for nodes in policy.nodes() {
-            self.nodes.entry(nodes.clone()).or_default().insert(name.clone());
+impl Index {
+    /// Namespaces with these labels have or lose what a selection means.
+    fn anchor(&mut self, selection: &Selection, namespace: &str, there: bool, changes: &mut Changes) {
+        let anchor = (namespace.to_owned(), selection.label());
+        if there {
+            self.anchored.include(&anchor, selection.clone(), changes);
+        } else {
+            self.anchored.exclude(&anchor, selection, changes);
         }
-        self.ranked.insert(name.clone(), policy);
-    }
-
-    pub(super) fn remove_ranked(&mut self, name: &ClusterPolicyName) {
-        let Some(policy) = self.ranked.remove(name) else { return };
-        self.use_no_more(&User::Cluster(name.clone()), policy.uses());
-        for nodes in policy.nodes() {
-            if let Some(users) = self.nodes.get_mut(nodes) {
-                users.remove(name);
-                if users.is_empty() {
-                    self.nodes.remove(nodes);
-                }
-            }
-        }
-    }
-
-    fn use_all(&mut self, user: &User, uses: Vec<(Selection, Role)>) {
-        for (selection, role) in uses {
-            self.anchored.entry(selection.anchor()).or_default().insert(selection.clone());
-            if let Role::Port(port, protocol) = &role {
-                let naming = self.naming.entry((port.clone(), *protocol)).or_default();
-                naming.insert(selection.clone());
-            }
-            let users = self.uses.entry(selection).or_default().entry(role).or_default();
-            users.insert(user.clone());
-        }
-    }
-
-    fn use_no_more(&mut self, user: &User, uses: Vec<(Selection, Role)>) {
-        for (selection, role) in uses {
-            let Some(roles) = self.uses.get_mut(&selection) else { continue };
-            if let Some(users) = roles.get_mut(&role) {
-                users.remove(user);
-                if !users.is_empty() {
-                    continue;
-                }
-            }
-            roles.remove(&role);
-            let unused = roles.is_empty();
-            if let Role::Port(port, protocol) = role {
-                take_out(&mut self.naming, &(port, protocol), &selection);
-            }
-            if unused {
-                self.uses.remove(&selection);
-                take_out(&mut self.anchored, &selection.anchor(), &selection);
-            }
-        }
-    }
-
-    /// Counts what a pod calls its ports, in or out.
-    pub(super) fn count(&mut self, name: &PodName, pod: &Pod, there: bool) {
-        for (port, number) in pod.offers() {
-            let namespaces = self.numbers.entry(port.clone()).or_default();
-            let numbers = namespaces.entry(name.namespace.clone()).or_default();
-            let count = numbers.entry(number).or_default();
-            *count = if there { *count + 1 } else { count.saturating_sub(1) };
-            if *count == 0 {
-                numbers.remove(&number);
-            }
-            if numbers.is_empty() {
-                namespaces.remove(&name.namespace);
-            }
-            if namespaces.is_empty() {
-                self.numbers.remove(&port);
-            }
-        }
-    }
-}
-
-fn take_out<K: Ord>(map: &mut BTreeMap<K, BTreeSet<Selection>>, key: &K, selection: &Selection) {
-    if let Some(selections) = map.get_mut(key) {
-        selections.remove(selection);
-        if selections.is_empty() {
-            map.remove(key);
-        }
-    }
-}
-
-impl Pod {
-    /// What it calls its ports, as long as it can be reached.
-    pub(crate) fn offers(&self) -> BTreeSet<(PortName, u16)> {
-        let ports = self.ports.iter().filter(|_| self.wants_port());
-        ports.map(|port| ((port.name.clone(), port.protocol), port.number)).collect()
     }
 }
 
 impl Cluster {
-    /// A policy as read.
-    pub fn policy(&self, name: &PolicyName) -> Option<&Policy> {
-        self.policy_index.read.get(name).map(Arc::as_ref)
+    pub(super) fn set_policy(&mut self, name: &PolicyName, policy: Option<NetworkPolicy>, changes: &mut Changes) {
+        let as_read = policy.as_ref().map(|policy| Arc::new(read(&name.namespace, &policy.spec)));
+        let uses = |policy: Option<&Arc<Policy>>| -> Uses { policy.into_iter().flat_map(|policy| policy.uses()).collect() };
+        let (before, after) = (uses(self.of_policies.read.get(name)), uses(as_read.as_ref()));
+        self.set_uses(&User::Policy(name.clone()), &before, &after, changes);
+        self.of_policies.read.set(name, as_read, changes);
+        self.policies.set(name, policy, changes);
     }
 
-    /// A cluster-wide policy as read.
-    pub fn ranked_policy(&self, name: &ClusterPolicyName) -> Option<&RankedPolicy> {
-        self.policy_index.ranked.get(name).map(Arc::as_ref)
+    pub(super) fn set_cluster_policy(&mut self, name: &ClusterPolicyName, policy: Option<ClusterPolicy>, changes: &mut Changes) {
+        let as_read = policy.as_ref().map(|policy| Arc::new(cluster::read(name.kind, &policy.spec)));
+        let uses = |policy: Option<&Arc<RankedPolicy>>| -> Uses { policy.into_iter().flat_map(|policy| policy.uses()).collect() };
+        let nodes = |policy: Option<&Arc<RankedPolicy>>| -> BTreeSet<Selector> {
+            policy.into_iter().flat_map(|policy| policy.nodes()).cloned().collect()
+        };
+        let old = self.of_policies.ranked.get(name).cloned();
+        self.set_uses(&User::Cluster(name.clone()), &uses(old.as_ref()), &uses(as_read.as_ref()), changes);
+        self.set_node_selectors(name, &nodes(old.as_ref()), &nodes(as_read.as_ref()), changes);
+        self.of_policies.ranked.set(name, as_read, changes);
+        self.cluster_policies.set(name, policy, changes);
+    }
+
+    fn set_node_selectors(
+        &mut self,
+        name: &ClusterPolicyName,
+        before: &BTreeSet<Selector>,
+        after: &BTreeSet<Selector>,
+        changes: &mut Changes,
+    ) {
+        self.of_policies.node_selectors.move_element(name, before, after, changes);
+        for labels in before.symmetric_difference(after) {
+            let used = self.of_policies.node_selectors.contains_key(labels);
+            for node in self.nodes_with(labels) {
+                if used {
+                    self.of_nodes.sets.include(&node, labels.clone(), changes);
+                } else {
+                    self.of_nodes.sets.exclude(&node, labels, changes);
+                }
+            }
+        }
+    }
+
+    fn set_uses(&mut self, user: &User, before: &Uses, after: &Uses, changes: &mut Changes) {
+        self.of_policies.users.move_element(user, before, after, changes);
+        for (selection, role) in before.symmetric_difference(after) {
+            let known = self.of_policies.roles.contains_key(selection);
+            if self.of_policies.users.contains_key(&(selection.clone(), role.clone())) {
+                self.of_policies.roles.include(selection, role.clone(), changes);
+            } else {
+                self.of_policies.roles.exclude(selection, role, changes);
+            }
+            let used = self.of_policies.roles.contains_key(selection);
+            if known != used {
+                for namespace in self.reached(selection) {
+                    self.of_policies.anchor(selection, &namespace, used, changes);
+                }
+            }
+        }
+    }
+
+    /// Namespaces whose pods can be in a selection.
+    fn reached(&self, selection: &Selection) -> Vec<String> {
+        match &selection.namespaces {
+            Namespaces::Named(name) => vec![name.clone()],
+            Namespaces::Labelled(selector) => {
+                let namespaces = self.of_namespaces.labels.iter();
+                let reached = namespaces.filter(|(_, labels)| selector.matches(labels));
+                reached.map(|(name, _)| name.clone()).collect()
+            }
+        }
+    }
+
+    /// The labels of a namespace are about to be these: it may enter or leave what selections reach.
+    pub(super) fn reach(&mut self, namespace: &str, labels: Option<&BTreeMap<String, String>>, changes: &mut Changes) {
+        let before = self.of_namespaces.labels.get(namespace);
+        if before == labels {
+            return;
+        }
+        let crossed: Vec<(Selection, bool)> = self
+            .of_policies
+            .roles
+            .keys()
+            .map(|selection| (selection, selection.reaches(namespace, labels)))
+            .filter(|(selection, after)| selection.reaches(namespace, before) != *after)
+            .map(|(selection, after)| (selection.clone(), after))
+            .collect();
+        for (selection, there) in crossed {
+            self.of_policies.anchor(&selection, namespace, there, changes);
+        }
+    }
+
+    /// A policy as read.
+    pub fn policy(&self, name: &PolicyName) -> Option<&Policy> {
+        self.of_policies.read.get(name).map(Arc::as_ref)
     }
 
     /// All selectors of nodes that policies use.
     pub fn node_selectors(&self) -> impl Iterator<Item = &Selector> {
-        self.policy_index.nodes.keys()
-    }
-
-    /// Policies that speak of the nodes with these labels.
-    pub(crate) fn node_users(&self, nodes: &Selector) -> impl Iterator<Item = &ClusterPolicyName> {
-        self.policy_index.nodes.get(nodes).into_iter().flatten()
+        self.of_policies.node_selectors.keys()
     }
 
     /// All selections that policies use, and what for.
     pub fn selections(&self) -> impl Iterator<Item = (&Selection, &Role)> {
-        let uses = self.policy_index.uses.iter();
-        uses.flat_map(|(selection, roles)| roles.keys().map(move |role| (selection, role)))
+        self.of_policies.users.keys().map(|(selection, role)| (selection, role))
+    }
+}
+
+impl<'a> View<'a> {
+    /// A policy as read.
+    pub(crate) fn policy(&self, name: &PolicyName) -> Option<&'a Policy> {
+        self.get(&self.cluster.of_policies.read, name).map(Arc::as_ref)
+    }
+
+    /// A cluster-wide policy as written.
+    pub(crate) fn cluster_policy(&self, name: &ClusterPolicyName) -> Option<&'a ClusterPolicy> {
+        self.get(&self.cluster.cluster_policies, name)
+    }
+
+    /// A cluster-wide policy as read.
+    pub(crate) fn ranked_policy(&self, name: &ClusterPolicyName) -> Option<&'a RankedPolicy> {
+        self.get(&self.cluster.of_policies.ranked, name).map(Arc::as_ref)
     }
 
     /// Policies that use a selection so.
-    pub fn users(&self, selection: &Selection, role: &Role) -> impl Iterator<Item = &User> {
-        let roles = self.policy_index.uses.get(selection);
-        roles.and_then(|roles| roles.get(role)).into_iter().flatten()
+    pub(crate) fn users(&self, selection: &Selection, role: &Role) -> impl Iterator<Item = &'a User> + use<'a> {
+        let key = (selection.clone(), role.clone());
+        self.get(&self.cluster.of_policies.users, &key).into_iter().flatten()
     }
 
     /// The selections a pod is in, and what they are used for.
-    pub(crate) fn selections_of(&self, name: &PodName, pod: &Pod) -> BTreeMap<&Selection, &Uses> {
-        let index = &self.policy_index;
-        let anchors = Selection::anchors(&name.namespace, &pod.labels);
-        let near = anchors.iter().filter_map(|anchor| index.anchored.get(anchor)).flatten();
-        near.filter(|selection| self.is_in(selection, name, pod))
-            .filter_map(|selection| index.uses.get_key_value(selection))
+    pub(crate) fn selections_of(&self, name: &PodName, pod: &Pod) -> BTreeMap<&'a Selection, &'a BTreeSet<Role>> {
+        let index = &self.cluster.of_policies;
+        let labels = pod.labels.iter().map(|(key, value)| Some((key.clone(), value.clone())));
+        let anchors = labels.chain([None]).map(|label| (name.namespace.clone(), label));
+        let near = anchors.filter_map(|anchor| self.get(&index.anchored, &anchor)).flatten();
+        near.filter(|selection| selection.pods.matches(&pod.labels))
+            .filter_map(|selection| Some((selection, self.get(&index.roles, selection)?)))
             .collect()
-    }
-
-    /// Whether a selection has a pod.
-    pub(crate) fn is_in(&self, selection: &Selection, name: &PodName, pod: &Pod) -> bool {
-        let namespace = self.namespaces.get(&name.namespace);
-        selection.pods.matches(&pod.labels) && selection.reaches(&name.namespace, namespace.map(|namespace| &namespace.labels))
-    }
-
-    /// Pods of a namespace.
-    pub fn pods_of<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a PodName, &'a Pod)> {
-        let first = PodName {
-            namespace: namespace.to_owned(),
-            name: String::new(),
-        };
-        self.pods.range(first..).take_while(move |(name, _)| name.namespace == namespace)
-    }
-
-    /// Pods a selection has.
-    pub(crate) fn pods_in<'a>(&'a self, selection: &'a Selection) -> impl Iterator<Item = &'a PodName> {
-        let namespaces: Vec<&str> = match &selection.namespaces {
-            Namespaces::Named(name) => vec![name],
-            Namespaces::Labelled(selector) => {
-                let reached = self.namespaces.iter().filter(|(_, namespace)| selector.matches(&namespace.labels));
-                reached.map(|(name, _)| name.as_str()).collect()
-            }
-        };
-        let pods = namespaces.into_iter().flat_map(|namespace| self.pods_of(namespace));
-        pods.filter(|(_, pod)| selection.pods.matches(&pod.labels)).map(|(name, _)| name)
-    }
-
-    /// Numbers that pods near a selection give to a port's name: those of its namespace, or of all.
-    pub(crate) fn numbers(&self, selection: &Selection, port: &str, protocol: Protocol) -> BTreeSet<u16> {
-        let Some(namespaces) = self.policy_index.numbers.get(&(port.to_owned(), protocol)) else {
-            return BTreeSet::new();
-        };
-        match &selection.namespaces {
-            Namespaces::Named(name) => namespaces.get(name).into_iter().flat_map(BTreeMap::keys).copied().collect(),
-            Namespaces::Labelled(_) => namespaces.values().flat_map(BTreeMap::keys).copied().collect(),
-        }
-    }
-
-    /// How many pods of a namespace give a number to a port's name.
-    pub(crate) fn offering(&self, namespace: &str, port: &PortName, number: u16) -> usize {
-        let namespaces = self.policy_index.numbers.get(port);
-        let count = namespaces.and_then(|namespaces| namespaces.get(namespace)?.get(&number));
-        count.copied().unwrap_or_default()
-    }
-
-    /// Selections for which it matters how pods of a namespace call a port.
-    pub(crate) fn naming<'a>(&'a self, port: &PortName, namespace: &'a str) -> impl Iterator<Item = &'a Selection> {
-        let selections = self.policy_index.naming.get(port).into_iter().flatten();
-        selections.filter(move |selection| match &selection.namespaces {
-            Namespaces::Named(name) => name == namespace,
-            Namespaces::Labelled(_) => true,
-        })
     }
 }

@@ -1,22 +1,28 @@
-//! Choices made so far, by everything they are looked up by. Noting one refuses what another has.
+//! Choices made so far, by everything they are looked up by.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use serde_json::Value;
 
 use crate::cluster::{NodeName, PodName};
-use crate::custom_network::{self, Read};
-use crate::ipam::Mac;
+use crate::custom_network::Read;
+use crate::decide::{Choice, Decision};
+use crate::facts::{self, Changes, Schema, Table};
+use crate::ipam::{Holder, Mac, PortName, Segment, Space};
+use crate::problem::Problem;
 use crate::service::ServiceName;
 use crate::settings::{Settings, host_number};
 
-/// The recorded addresses of one pod.
+/// The recorded addresses of one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// UID of the pod they belong to.
     pub uid: String,
+    /// Node it is on.
+    pub node: NodeName,
     /// Ethernet address.
     pub mac: Mac,
     /// One address of each family, IPv4 first.
@@ -30,6 +36,30 @@ impl Assignment {
     pub(crate) fn link(&self) -> Option<Mac> {
         self.attachment.is_some().then_some(self.mac)
     }
+
+    /// The switch it is on.
+    pub(crate) fn segment(&self) -> Segment {
+        match &self.attachment {
+            Some(attachment) => Segment::Network(attachment.network.clone()),
+            None => Segment::Node(self.node.clone()),
+        }
+    }
+
+    /// Every address it has, and where it is unique.
+    fn held(&self) -> impl Iterator<Item = (Space, IpAddr)> {
+        let cluster = self.addresses.iter().map(|ip| (Space::Cluster, *ip));
+        let network = self.attachment.iter().flat_map(|on| {
+            let space = Space::Network(on.network.clone());
+            on.addresses.iter().map(move |ip| (space.clone(), ip.addr()))
+        });
+        cluster.chain(network)
+    }
+
+    /// The segments whose population it counts for: its node, which it has an address of, and the network it is on.
+    fn populates(&self) -> impl Iterator<Item = Segment> {
+        let network = self.attachment.iter().map(|on| Segment::Network(on.network.clone()));
+        std::iter::once(Segment::Node(self.node.clone())).chain(network)
+    }
 }
 
 /// A pod's place in a `Network`.
@@ -41,31 +71,15 @@ pub struct Attachment {
     pub addresses: Vec<IpNet>,
 }
 
-/// All recorded choices.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Records {
-    /// Addressing in force.
-    pub settings: Option<Settings>,
-    pub(super) nodes: BTreeMap<NodeName, u64>,
-    pub(super) slots: BTreeSet<u64>,
-    pods: HashMap<PodName, Assignment>,
-    owners: HashMap<IpAddr, PodName>,
-    /// Ethernet addresses that were asked for.
-    macs: HashMap<Mac, BTreeSet<PodName>>,
-    pub(super) cursors: HashMap<IpNet, u64>,
-    external: BTreeMap<ServiceName, External>,
-    external_owners: HashMap<IpAddr, ServiceName>,
-    pub(super) networks: BTreeMap<String, Members>,
-    network_slots: BTreeMap<String, u64>,
-    network_specs: BTreeMap<String, (Value, Read)>,
-    isolated_networks: BTreeSet<String>,
-}
-
-/// Who is on a `Network`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Members {
-    owners: HashMap<IpAddr, PodName>,
-    pub(super) cursors: HashMap<IpNet, u64>,
+/// A `Network` as the pods on it have it: what it said when it could last be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkRecord {
+    /// Its router's number on the join switch.
+    pub slot: u64,
+    /// Its spec.
+    pub spec: Value,
+    /// The spec as read.
+    pub read: Arc<Read>,
 }
 
 /// The recorded external addresses of one service.
@@ -73,273 +87,299 @@ pub(super) struct Members {
 pub struct External {
     /// UID of the service they belong to.
     pub uid: String,
-    /// At most one address of each family, IPv4 first.
+    /// At most one address of each family, IPv4 first. None: it had some, and its status still shows them.
     pub addresses: Vec<IpAddr>,
+    /// Ethernet address of its announcer.
+    pub mac: Mac,
+}
+
+/// All recorded choices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Records {
+    pub(crate) settings: Table<facts::InForce>,
+    pub(crate) slots: Table<facts::Slots>,
+    pub(crate) slot_holders: Table<facts::SlotHolders>,
+    pub(crate) assignments: Table<facts::Assignments>,
+    pub(crate) networks: Table<facts::NetworkRecords>,
+    pub(crate) network_slots: Table<facts::NetworkSlots>,
+    pub(crate) externals: Table<facts::Externals>,
+    pub(crate) holders: Table<facts::Holders>,
+    pub(crate) macs: Table<facts::Macs>,
+    pub(crate) populations: Table<facts::Populations>,
+    pub(crate) refusals: Table<facts::Refusals>,
+    /// Where the search for a free address goes on, so that a released address rests.
+    cursors: HashMap<(Space, IpNet), u64>,
 }
 
 impl Records {
-    /// External addresses of a service, given from pools; they are what its status shows.
-    pub fn external(&self, service: &ServiceName) -> &[IpAddr] {
-        self.external.get(service).map_or(&[], |external| &external.addresses)
-    }
-
-    /// External addresses recorded for a service, if they belong to this `uid`.
-    pub fn external_of(&self, service: &ServiceName, uid: &str) -> &[IpAddr] {
-        let recorded = self.external.get(service).filter(|external| external.uid == uid);
-        recorded.map_or(&[], |external| &external.addresses)
-    }
-
-    /// Everything recorded for services.
-    pub fn externals(&self) -> impl Iterator<Item = (&ServiceName, &External)> {
-        self.external.iter()
-    }
-
-    /// Notes a service's external addresses, less those that belong to another; none of them: it gives back what it had.
-    pub fn record_external(&mut self, service: &ServiceName, mut external: External) {
-        for ip in self.external.remove(service).into_iter().flat_map(|old| old.addresses) {
-            self.external_owners.remove(&ip);
-        }
-        external.addresses.retain(|ip| !self.external_owners.contains_key(ip));
-        for ip in &external.addresses {
-            self.external_owners.insert(*ip, service.clone());
-        }
-        if !external.addresses.is_empty() {
-            self.external.insert(service.clone(), external);
-        }
-    }
-
-    /// The service an external address was given to.
-    pub fn external_owner(&self, ip: IpAddr) -> Option<&ServiceName> {
-        self.external_owners.get(&ip)
-    }
-
-    /// The slot of a node.
-    pub fn slot(&self, node: &str) -> Option<u64> {
-        self.nodes.get(node).copied()
+    /// The addressing in force.
+    pub fn settings(&self) -> Option<&Settings> {
+        self.settings.get(&())
     }
 
     /// Subnets of a node, one of each family; empty while it has no slot.
     pub fn subnets(&self, node: &str) -> Vec<IpNet> {
-        match (&self.settings, self.slot(node)) {
-            (Some(settings), Some(slot)) => settings.subnets(slot),
+        match (self.settings(), self.slots.get(node)) {
+            (Some(settings), Some(slot)) => settings.subnets(*slot),
             _ => Vec::new(),
         }
     }
 
-    /// Nodes that have a slot.
+    /// Nodes that have subnets.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
-        self.nodes.keys()
+        self.slots.keys()
     }
 
-    /// The addresses recorded for a pod, if they belong to this `uid`.
+    /// The addresses recorded for a pod's first port, if they belong to this `uid`.
     pub fn assignment(&self, pod: &PodName, uid: &str) -> Option<&Assignment> {
-        self.pods.get(pod).filter(|assignment| assignment.uid == uid)
+        let assignment = self.assignments.get(&pod.first_port());
+        assignment.filter(|assignment| assignment.uid == uid)
     }
 
-    /// Everything recorded for pods.
+    /// Everything recorded for ports.
     pub fn assignments(&self) -> impl Iterator<Item = (&PodName, &Assignment)> {
-        self.pods.iter()
-    }
-
-    /// Networks with pods on them.
-    pub fn networks(&self) -> impl Iterator<Item = &String> {
-        self.networks
-            .iter()
-            .filter(|(_, members)| !members.owners.is_empty())
-            .map(|(name, _)| name)
+        self.assignments.iter().map(|(port, assignment)| (&port.owner, assignment))
     }
 
     /// A pod's place in a network, whatever its UID.
     pub fn attachment(&self, pod: &PodName) -> Option<&Attachment> {
-        self.pods.get(pod)?.attachment.as_ref()
+        self.assignments.get(&pod.first_port())?.attachment.as_ref()
     }
 
-    /// Networks whose routers have an address on the join switch.
-    pub fn joined_networks(&self) -> impl Iterator<Item = &String> {
-        self.network_slots.keys()
+    /// Networks, as the pods on them have them.
+    pub fn networks(&self) -> impl Iterator<Item = (&String, &NetworkRecord)> {
+        self.networks.iter()
     }
 
-    /// Pods on a network.
-    pub fn attached(&self, network: &str) -> BTreeSet<&PodName> {
-        self.networks
-            .get(network)
+    /// A network, as the pods on it have it.
+    pub fn network(&self, name: &str) -> Option<&NetworkRecord> {
+        self.networks.get(name)
+    }
+
+    /// External addresses of a service, given from pools; they are what its status shows.
+    pub fn external(&self, service: &ServiceName) -> &[IpAddr] {
+        self.externals.get(service).map_or(&[], |external| &external.addresses)
+    }
+
+    /// Everything recorded for services that have external addresses.
+    pub fn externals(&self) -> impl Iterator<Item = (&ServiceName, &External)> {
+        self.externals.iter().filter(|(_, external)| !external.addresses.is_empty())
+    }
+
+    /// Whether a network is isolated from pods that are not on it.
+    pub(crate) fn isolates(&self) -> bool {
+        self.networks.values().any(|network| network.read.isolated)
+    }
+
+    /// Where the search for a free address goes on.
+    pub(crate) fn cursor(&self, space: &Space, subnet: &IpNet) -> u64 {
+        self.cursors.get(&(space.clone(), *subnet)).copied().unwrap_or_default()
+    }
+
+    /// What is recorded for a decision.
+    pub(crate) fn choice(&self, decision: &Decision) -> Choice {
+        match decision {
+            Decision::Settings => Choice::Settings(self.settings().cloned()),
+            Decision::Node(name) => Choice::Slot(self.slots.get(name).copied()),
+            Decision::Network(name) => Choice::Network(self.networks.get(name).cloned()),
+            Decision::Port(name) => Choice::Port(self.assignments.get(name).cloned()),
+            Decision::External(name) => Choice::External(self.externals.get(name).cloned()),
+        }
+    }
+
+    /// Records what was chosen, and why it is not all that was wanted.
+    pub(crate) fn record(&mut self, decision: &Decision, choice: Choice, refusals: Vec<Problem>, changes: &mut Changes) {
+        match (decision, choice) {
+            (Decision::Settings, Choice::Settings(settings)) => self.settings.set(&(), settings, changes),
+            (Decision::Node(name), Choice::Slot(slot)) => self.set_slot(name, slot, changes),
+            (Decision::Network(name), Choice::Network(network)) => self.set_network(name, network, changes),
+            (Decision::Port(name), Choice::Port(assignment)) => self.set_port(name, assignment, changes),
+            (Decision::External(name), Choice::External(external)) => self.set_external(name, external, changes),
+            (decision, choice) => unreachable!("{decision:?} cannot choose {choice:?}"),
+        }
+        self.refusals
+            .set(decision, Some(refusals).filter(|refusals| !refusals.is_empty()), changes);
+    }
+
+    pub(crate) fn set_settings(&mut self, settings: Option<Settings>, changes: &mut Changes) {
+        self.settings.set(&(), settings, changes);
+    }
+
+    pub(crate) fn set_slot(&mut self, node: &str, slot: Option<u64>, changes: &mut Changes) {
+        let before = self.slots.get(node).copied();
+        hand_over(&mut self.slot_holders, &node.to_owned(), before, slot, changes);
+        self.slots.set(node, slot, changes);
+    }
+
+    pub(crate) fn set_network(&mut self, name: &str, network: Option<NetworkRecord>, changes: &mut Changes) {
+        let before = self.networks.get(name).map(|network| network.slot);
+        let after = network.as_ref().map(|network| network.slot);
+        hand_over(&mut self.network_slots, &name.to_owned(), before, after, changes);
+        self.networks.set(name, network, changes);
+    }
+
+    /// Whether somebody else has an address of an assignment.
+    pub(crate) fn conflicts(&self, name: &PortName, assignment: &Assignment) -> bool {
+        let other = |key: (Space, IpAddr)| self.holders.get(&key).is_some_and(|holder| *holder != Holder::Port(name.clone()));
+        assignment.held().any(other)
+    }
+
+    pub(crate) fn set_port(&mut self, name: &PortName, assignment: Option<Assignment>, changes: &mut Changes) {
+        let before = self.assignments.get(name);
+        if before == assignment.as_ref() {
+            return;
+        }
+        let holder = Holder::Port(name.clone());
+        let held =
+            |assignment: Option<&Assignment>| -> Vec<(Space, IpAddr)> { assignment.into_iter().flat_map(Assignment::held).collect() };
+        let mac = |assignment: Option<&Assignment>| assignment.map(|it| (it.segment(), it.mac));
+        let populated =
+            |assignment: Option<&Assignment>| -> Vec<Segment> { assignment.into_iter().flat_map(Assignment::populates).collect() };
+        let left = populated(before);
+        hand_over(&mut self.holders, &holder, held(before), held(assignment.as_ref()), changes);
+        hand_over(&mut self.macs, &holder, mac(before), mac(assignment.as_ref()), changes);
+        for (segment, there) in left
             .into_iter()
-            .flat_map(|members| members.owners.values())
-            .collect()
-    }
-
-    /// The pod that has an address of a network.
-    pub fn network_owner(&self, network: &str, ip: IpAddr) -> Option<&PodName> {
-        self.networks.get(network)?.owners.get(&ip)
-    }
-
-    /// The slot of a network.
-    pub fn network_slot(&self, network: &str) -> Option<u64> {
-        self.network_slots.get(network).copied()
-    }
-
-    /// The lowest slot no network has.
-    pub fn free_network_slot(&self) -> u64 {
-        let taken: BTreeSet<u64> = self.network_slots.values().copied().collect();
-        (0..).find(|slot| !taken.contains(slot)).unwrap_or_default()
-    }
-
-    /// Notes a network's slot; refused (false) when another network has it.
-    pub fn record_network(&mut self, network: &str, slot: u64) -> bool {
-        let free = self.network_slots.iter().all(|(name, taken)| name == network || *taken != slot);
-        free && self.network_slots.insert(network.to_owned(), slot) != Some(slot)
-    }
-
-    /// What a network said when it could last be read: pods that are on it go by that.
-    pub fn network_spec(&self, network: &str) -> Option<&Value> {
-        self.network_specs.get(network).map(|(spec, _)| spec)
-    }
-
-    /// The same as it was read.
-    pub(crate) fn network_read(&self, network: &str) -> Option<&Read> {
-        self.network_specs.get(network).map(|(_, read)| read)
-    }
-
-    /// Networks that were isolated when they could last be read.
-    pub(crate) fn isolated_networks(&self) -> impl Iterator<Item = &String> {
-        self.isolated_networks.iter()
-    }
-
-    /// Whether any pod is on a network.
-    pub fn is_populated(&self, network: &str) -> bool {
-        self.networks.get(network).is_some_and(|members| !members.owners.is_empty())
-    }
-
-    /// Notes what a network says, if it can be read.
-    pub fn record_network_spec(&mut self, network: &str, spec: &Value) {
-        if self.network_spec(network) != Some(spec)
-            && let Ok(read) = custom_network::read(spec)
+            .map(|it| (it, false))
+            .chain(populated(assignment.as_ref()).into_iter().map(|it| (it, true)))
         {
-            self.isolated_networks.remove(network);
-            self.isolated_networks.extend(read.isolated.then(|| network.to_owned()));
-            self.network_specs.insert(network.to_owned(), (spec.clone(), read));
+            let count = self.populations.get(&segment).copied().unwrap_or_default();
+            let count = if there { count + 1 } else { count.saturating_sub(1) };
+            self.populations.set(&segment, (count > 0).then_some(count), changes);
         }
+        for used in assignment.iter().flat_map(|it| self.with_subnets(it)).collect::<Vec<_>>() {
+            self.advance(used.0, used.1);
+        }
+        self.assignments.set(name, assignment, changes);
     }
 
-    /// Gives a network's slot back; says whether it had one.
-    pub fn release_network(&mut self, network: &str) -> bool {
-        self.network_specs.remove(network);
-        self.isolated_networks.remove(network);
-        self.networks.remove(network);
-        self.network_slots.remove(network).is_some()
+    pub(crate) fn set_external(&mut self, service: &ServiceName, external: Option<External>, changes: &mut Changes) {
+        let before = self.externals.get(service);
+        let holder = Holder::Service(service.clone());
+        let held = |external: Option<&External>| -> Vec<(Space, IpAddr)> {
+            external
+                .into_iter()
+                .flat_map(|it| it.addresses.iter().map(|ip| (Space::External, *ip)))
+                .collect()
+        };
+        let mac = |external: Option<&External>| -> Vec<(Segment, Mac)> {
+            let announced = external.filter(|it| !it.addresses.is_empty());
+            announced.map(|it| (Segment::Announce, it.mac)).into_iter().collect()
+        };
+        hand_over(&mut self.holders, &holder, held(before), held(external.as_ref()), changes);
+        hand_over(&mut self.macs, &holder, mac(before), mac(external.as_ref()), changes);
+        self.externals.set(service, external, changes);
     }
 
-    /// Notes a node's slot; refused (false) when another node has it.
-    pub fn record_node(&mut self, node: &str, slot: u64) -> bool {
-        if self.nodes.get(node) == Some(&slot) {
-            return true;
-        }
-        if !self.slots.insert(slot) {
-            return false;
-        }
-        if let Some(old) = self.nodes.insert(node.to_owned(), slot) {
-            self.slots.remove(&old);
-        }
-        true
+    /// The choices of another controller replace these. Why something was refused is found out again where it matters.
+    pub(crate) fn replace(&mut self, other: Self, changes: &mut Changes) {
+        self.settings.set(&(), other.settings().cloned(), changes);
+        replace(
+            self,
+            &other,
+            |it| &it.slots,
+            |it, name, slot, changes| it.set_slot(name, slot, changes),
+            changes,
+        );
+        replace(
+            self,
+            &other,
+            |it| &it.networks,
+            |it, name, network, changes| it.set_network(name, network, changes),
+            changes,
+        );
+        replace(
+            self,
+            &other,
+            |it| &it.assignments,
+            |it, name, port, changes| it.set_port(name, port, changes),
+            changes,
+        );
+        replace(
+            self,
+            &other,
+            |it| &it.externals,
+            |it, name, external, changes| it.set_external(name, external, changes),
+            changes,
+        );
+        self.cursors = other.cursors;
     }
 
-    /// Notes a pod's addresses; refused (false) when one of them belongs to another pod.
-    pub fn record_pod(&mut self, pod: &PodName, assignment: Assignment) -> bool {
-        if assignment
+    /// The addresses of an assignment, each with its space and subnet.
+    fn with_subnets(&self, assignment: &Assignment) -> Vec<(Space, IpNet)> {
+        let subnets = self.subnets(&assignment.node);
+        let within = |ip: &IpAddr| subnets.iter().find(|subnet| subnet.contains(ip));
+        let cluster = assignment
             .addresses
             .iter()
-            .any(|ip| self.owners.get(ip).is_some_and(|owner| owner != pod))
-        {
-            return false;
-        }
-        if let Some(Attachment { network, addresses }) = &assignment.attachment {
-            let taken = |ip: &IpNet| self.network_owner(network, ip.addr()).is_some_and(|owner| owner != pod);
-            if addresses.iter().any(taken) {
-                return false;
-            }
-        }
-        self.release_pod(pod);
-        for ip in &assignment.addresses {
-            self.owners.insert(*ip, pod.clone());
-        }
-        if let Some(Attachment { network, addresses }) = &assignment.attachment {
-            let members = self.networks.entry(network.clone()).or_default();
-            addresses.iter().for_each(|ip| drop(members.owners.insert(ip.addr(), pod.clone())));
-        }
-        if !assignment.mac.may_be_made_up() {
-            self.macs.entry(assignment.mac).or_default().insert(pod.clone());
-        }
-        self.pods.insert(pod.clone(), assignment);
-        true
+            .filter_map(|ip| IpNet::new(*ip, within(ip)?.prefix_len()).ok());
+        let network = assignment.attachment.iter().flat_map(|on| {
+            let space = Space::Network(on.network.clone());
+            on.addresses.iter().map(move |ip| (space.clone(), *ip))
+        });
+        cluster.map(|ip| (Space::Cluster, ip)).chain(network).collect()
     }
 
-    /// Gives a pod's addresses back and returns them.
-    pub fn release_pod(&mut self, pod: &PodName) -> Vec<IpAddr> {
-        let Some(released) = self.pods.remove(pod) else { return Vec::new() };
-        for ip in &released.addresses {
-            self.owners.remove(ip);
-        }
-        if let Some(pods) = self.macs.get_mut(&released.mac) {
-            pods.remove(pod);
-            if pods.is_empty() {
-                self.macs.remove(&released.mac);
-            }
-        }
-        if let Some(Attachment { network, addresses }) = released.attachment
-            && let Some(members) = self.networks.get_mut(&network)
-        {
-            addresses.iter().for_each(|ip| drop(members.owners.remove(&ip.addr())));
-        }
-        released.addresses
-    }
-
-    /// Gives a node's slot back; says whether it had one.
-    pub fn release_node(&mut self, node: &str) -> bool {
-        self.nodes.remove(node).is_some_and(|slot| self.slots.remove(&slot))
-    }
-
-    /// The pod an address belongs to.
-    pub fn owner(&self, ip: IpAddr) -> Option<&PodName> {
-        self.owners.get(&ip)
-    }
-
-    /// Pods that have an Ethernet address nobody made up for them.
-    pub(super) fn with_mac(&self, mac: Mac) -> impl Iterator<Item = &PodName> {
-        self.macs.get(&mac).into_iter().flatten()
-    }
-
-    /// Lets the search for a free address go on after the highest one found in use, when nobody remembers where it was.
-    pub(crate) fn resume(&mut self, used: IpNet) {
+    /// Lets the search for a free address go on after one that is used now.
+    fn advance(&mut self, space: Space, used: IpNet) {
         if let Some(host) = host_number(&used.trunc(), used.addr()) {
-            let cursor = self.cursors.entry(used.trunc()).or_default();
+            self.cursors.insert((space, used.trunc()), host + 1);
+        }
+    }
+
+    /// Lets the search for a free address go on after the highest one in use, where nobody remembers where it was.
+    pub(crate) fn resume(&mut self) {
+        self.cursors.clear();
+        let used: Vec<(Space, IpNet)> = self
+            .assignments
+            .values()
+            .flat_map(|assignment| self.with_subnets(assignment))
+            .collect();
+        for (space, used) in used {
+            let host = host_number(&used.trunc(), used.addr()).unwrap_or_default();
+            let cursor = self.cursors.entry((space, used.trunc())).or_default();
             *cursor = (*cursor).max(host + 1);
         }
     }
+}
 
-    /// The same in a network.
-    pub(crate) fn resume_in_network(&mut self, Attachment { network, addresses }: &Attachment) {
-        let cursors = &mut self.networks.entry(network.clone()).or_default().cursors;
-        for ip in addresses {
-            let cursor = cursors.entry(ip.trunc()).or_default();
-            *cursor = (*cursor).max(host_number(&ip.trunc(), ip.addr()).unwrap_or_default() + 1);
+/// Gives what a holder had and has no longer back, and notes what it has now.
+fn hand_over<S: Schema>(
+    table: &mut Table<S>,
+    holder: &S::Value,
+    before: impl IntoIterator<Item = S::Key>,
+    after: impl IntoIterator<Item = S::Key>,
+    changes: &mut Changes,
+) where
+    S::Value: Clone,
+{
+    let after: Vec<S::Key> = after.into_iter().collect();
+    for key in before.into_iter().filter(|key| !after.contains(key)) {
+        if table.get(&key) == Some(holder) {
+            table.set(&key, None, changes);
         }
     }
-
-    pub(super) fn advance_in_network(&mut self, Attachment { network, addresses }: &Attachment) {
-        let cursors = &mut self.networks.entry(network.clone()).or_default().cursors;
-        cursors.extend(
-            addresses
-                .iter()
-                .filter_map(|ip| Some((ip.trunc(), host_number(&ip.trunc(), ip.addr())? + 1))),
-        );
-    }
-
-    /// Remembers where the search for a free address goes on, so that a released address rests.
-    pub(super) fn advance(&mut self, subnets: &[IpNet], addresses: &[IpAddr]) {
-        for ip in addresses {
-            if let Some((subnet, host)) = subnets.iter().find_map(|subnet| Some((*subnet, host_number(subnet, *ip)?))) {
-                self.cursors.insert(subnet, host + 1);
-            }
+    for key in after {
+        if !table.contains_key(&key) {
+            table.set(&key, Some(holder.clone()), changes);
         }
+    }
+}
+
+/// Makes one table of the records that of others, first giving back, then taking.
+fn replace<S: Schema>(
+    records: &mut Records,
+    other: &Records,
+    table: fn(&Records) -> &Table<S>,
+    set: fn(&mut Records, &S::Key, Option<S::Value>, &mut Changes),
+    changes: &mut Changes,
+) where
+    S::Value: Clone,
+{
+    let gone = table(records).iter().filter(|(key, value)| table(other).get(key) != Some(value));
+    let gone: Vec<S::Key> = gone.map(|(key, _)| key.clone()).collect();
+    gone.iter().for_each(|key| set(records, key, None, changes));
+    for (key, value) in table(other).iter() {
+        set(records, key, Some(value.clone()), changes);
     }
 }

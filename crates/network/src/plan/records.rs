@@ -1,54 +1,64 @@
 //! The choices the rows of a database record, read back.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use ipnet::IpNet;
 use netloom_ovsdb::{Row, Table};
 
-use crate::cluster::{Namespaced, PodName};
-use crate::ipam::{Assignment, Attachment, External, Mac, Records};
+use crate::cluster::Namespaced;
+use crate::custom_network;
+use crate::facts::Changes;
+use crate::ipam::{Assignment, Attachment, External, Mac, NetworkRecord, PortName, Records};
 use crate::key::{self, KEY};
-use crate::northbound::Northbound;
+use crate::northbound::{Northbound, RowId};
 use crate::rows::{LogicalRouter, LogicalSwitch, LogicalSwitchPort};
 
-/// The choices the rows of a database record.
+/// The choices the rows of a database record. Of two that contradict each other, which only a database that others wrote to can have, the
+/// first counts.
 pub fn read_records(observed: &Northbound) -> Records {
-    let mut records = Records::default();
+    let (mut records, mut changes) = (Records::default(), Changes::default());
     let text = |row: &Row, name: &str| Some(row.get("external_ids")?.get(name)?.to_owned());
-    let rows = |table: &'static str| observed.rows().filter(move |(id, _)| id.table == table).map(|(_, row)| row);
-    records.settings = rows(LogicalRouter::TABLE).find_map(|row| text(row, key::SETTINGS)?.parse().ok());
+    let mut rows: Vec<(&RowId, &Arc<Row>)> = observed.rows().collect();
+    rows.sort_unstable_by_key(|(id, _)| **id);
+    let rows = |table: &'static str| rows.iter().filter(move |(id, _)| id.table == table).map(|(_, row)| &***row);
+    let settings = rows(LogicalRouter::TABLE).find_map(|row| text(row, key::SETTINGS)?.parse().ok());
+    records.set_settings(settings, &mut changes);
     for row in rows(LogicalSwitch::TABLE) {
         let node = text(row, KEY).and_then(|key| key.strip_prefix("switch/node/").map(str::to_owned));
-        if let (Some(node), Some(slot)) = (node, text(row, key::SLOT).and_then(|slot| slot.parse().ok())) {
-            records.record_node(&node, slot);
-        }
-    }
-    for row in rows(LogicalSwitchPort::TABLE) {
-        if let Some((pod, uid, mac, addresses)) = read_port(row, &text) {
-            addresses.iter().for_each(|used| records.resume(*used));
-            let assignment = Assignment {
-                uid,
-                mac,
-                addresses: addresses.iter().map(IpNet::addr).collect(),
-                attachment: read_attachment(row, &text),
-            };
-            assignment
-                .attachment
-                .iter()
-                .for_each(|attachment| records.resume_in_network(attachment));
-            records.record_pod(&pod, assignment);
+        if let (Some(node), Some(slot)) = (node, text(row, key::SLOT).and_then(|slot| slot.parse().ok()))
+            && !records.slot_holders.contains_key(&slot)
+        {
+            records.set_slot(&node, Some(slot), &mut changes);
         }
     }
     for row in rows(LogicalRouter::TABLE) {
         if let Some((service, external)) = read_announcer(row, &text) {
-            records.record_external(&service, external);
+            records.set_external(&service, Some(external), &mut changes);
         }
-        let network = text(row, KEY).and_then(|key| key.strip_prefix("router/network/").map(str::to_owned));
-        if let (Some(network), Some(slot)) = (network, text(row, key::SLOT).and_then(|slot| slot.parse().ok())) {
-            records.record_network(&network, slot);
-            let spec = text(row, key::SPEC).and_then(|spec| serde_json::from_str(&spec).ok());
-            spec.iter().for_each(|spec| records.record_network_spec(&network, spec));
+        if let Some((name, network)) = read_network(row, &text)
+            && !records.network_slots.contains_key(&network.slot)
+        {
+            records.set_network(&name, Some(network), &mut changes);
         }
     }
+    for row in rows(LogicalSwitchPort::TABLE) {
+        if let Some((port, assignment)) = read_port(row, &text)
+            && !records.conflicts(&port, &assignment)
+        {
+            records.set_port(&port, Some(assignment), &mut changes);
+        }
+    }
+    records.resume();
     records
+}
+
+fn read_network(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<(String, NetworkRecord)> {
+    let name = text(row, KEY)?.strip_prefix("router/network/")?.to_owned();
+    let spec = serde_json::from_str(&text(row, key::SPEC)?).ok()?;
+    let read = Arc::new(custom_network::read(&spec).ok()?);
+    let slot = text(row, key::SLOT)?.parse().ok()?;
+    Some((name, NetworkRecord { slot, spec, read }))
 }
 
 fn read_announcer(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<(Namespaced, External)> {
@@ -60,9 +70,12 @@ fn read_announcer(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Op
     };
     let addresses = text(row, key::ADDRESSES)?;
     let addresses = addresses.split(',').filter_map(|ip| Some(ip.parse::<IpNet>().ok()?.addr()));
+    let addresses: Vec<IpAddr> = addresses.collect();
+    let derived = || Mac::announcers(*addresses.first()?).next();
     let external = External {
         uid: text(row, key::UID)?,
-        addresses: addresses.collect(),
+        mac: text(row, key::MAC).and_then(|mac| mac.parse().ok()).or_else(derived)?,
+        addresses,
     };
     Some((service, external))
 }
@@ -77,10 +90,15 @@ fn read_attachment(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> O
     })
 }
 
-fn read_port(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<(PodName, String, Mac, Vec<IpNet>)> {
-    let uid = text(row, key::UID)?;
-    let pod = PodName::of_port(row.get("name")?.as_str()?)?;
-    let mac = row.get("addresses")?.as_str()?.split(' ').next()?.parse().ok()?;
-    let addresses = text(row, key::ADDRESSES)?.split(',').filter_map(|ip| ip.parse().ok()).collect();
-    Some((pod, uid, mac, addresses))
+fn read_port(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<(PortName, Assignment)> {
+    let addresses = text(row, key::ADDRESSES)?;
+    let addresses = addresses.split(',').filter_map(|ip| ip.parse().ok());
+    let assignment = Assignment {
+        uid: text(row, key::UID)?,
+        node: row.get("options")?.get("requested-chassis")?.to_owned(),
+        mac: row.get("addresses")?.as_str()?.split(' ').next()?.parse().ok()?,
+        addresses: addresses.map(|ip: IpNet| ip.addr()).collect(),
+        attachment: read_attachment(row, text),
+    };
+    Some((PortName::parse(row.get("name")?.as_str()?)?, assignment))
 }

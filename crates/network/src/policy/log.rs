@@ -1,8 +1,8 @@
 //! Which verdicts are logged: what the annotation of a namespace asks for, about its policies, its apps, its groups and its isolation; and
 //! what that of a cluster-wide policy asks for, about itself.
 
-use crate::cluster::Cluster;
-use crate::policy::{ClusterPolicyName, Namespace, PolicyName};
+use crate::cluster::View;
+use crate::policy::ClusterPolicyName;
 
 /// The annotation: `dropped`, `allowed`, `all` or `none`.
 pub const POLICY_LOG: &str = "netloom.io/policy-log";
@@ -22,11 +22,6 @@ pub struct Log {
     pub asker: String,
 }
 
-/// The annotation of a namespace.
-pub(crate) fn log_of(namespace: Option<&Namespace>) -> Option<&str> {
-    namespace?.annotations.get(POLICY_LOG).map(String::as_str)
-}
-
 /// Whether the annotation asks for a verdict; none if it says nothing that can be read.
 pub(crate) fn asks(annotation: &str, verdict: Verdict) -> Option<bool> {
     match annotation {
@@ -42,10 +37,10 @@ fn log(annotation: &str, asker: impl ToString, verdict: Verdict) -> Option<Log> 
     (asks(annotation, verdict) == Some(true)).then(|| Log { asker: asker.to_string() })
 }
 
-impl Cluster {
+impl View<'_> {
     /// How a verdict of what a namespace has is logged, if it is.
     pub(crate) fn log(&self, namespace: &str, verdict: Verdict) -> Option<Log> {
-        log(log_of(self.namespaces.get(namespace))?, namespace, verdict)
+        log(self.namespace_log(namespace)?, namespace, verdict)
     }
 
     /// How a verdict of a cluster-wide policy is logged, if it is.
@@ -55,16 +50,6 @@ impl Cluster {
 
     /// The annotation of a cluster-wide policy.
     pub(crate) fn cluster_log_of(&self, name: &ClusterPolicyName) -> Option<&str> {
-        self.cluster_policies.get(name)?.annotations.get(POLICY_LOG).map(String::as_str)
-    }
-
-    /// Policies of a namespace.
-    pub(crate) fn policies_of(&self, namespace: &str) -> impl Iterator<Item = &PolicyName> {
-        let first = PolicyName {
-            namespace: namespace.to_owned(),
-            name: String::new(),
-        };
-        let all = self.policies.range(first..).map(|(name, _)| name);
-        all.take_while(move |name| name.namespace == *namespace)
+        self.cluster_policy(name)?.annotations.get(POLICY_LOG).map(String::as_str)
     }
 }

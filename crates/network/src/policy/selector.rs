@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::policy::read::unknown_field;
-use crate::policy::{Expression, LabelSelector, NAMESPACE_NAME};
+use crate::policy::{Expression, LabelSelector};
 
 /// The longest name and value of a label, and the longest domain before a name.
 const LONGEST: usize = 63;
@@ -49,9 +49,6 @@ pub struct Selection {
     /// Which.
     pub pods: Selector,
 }
-
-/// What all pods of a selection have in common: their namespace, a label. Selections are found by it.
-pub(crate) type Anchor = (Option<String>, Option<(String, String)>);
 
 impl Selector {
     /// Reads a selector. What cannot be read is left out, which selects more, and told.
@@ -123,28 +120,9 @@ impl Selection {
         }
     }
 
-    pub(crate) fn anchor(&self) -> Anchor {
-        let namespace = match &self.namespaces {
-            Namespaces::Named(name) => Some(name.clone()),
-            Namespaces::Labelled(selector) => {
-                let named = selector
-                    .0
-                    .iter()
-                    .filter_map(Requirement::only)
-                    .find(|(key, _)| *key == NAMESPACE_NAME);
-                named.map(|(_, name)| name.to_owned())
-            }
-        };
-        (namespace, self.pods.label().map(|(key, value)| (key.to_owned(), value.to_owned())))
-    }
-
-    /// The anchors of the selections a pod can be in.
-    pub(crate) fn anchors(namespace: &str, labels: &Labels) -> Vec<Anchor> {
-        let labels = labels.iter().map(|(key, value)| Some((key.clone(), value.clone())));
-        let labels = labels.chain([None]);
-        labels
-            .flat_map(|label| [(Some(namespace.to_owned()), label.clone()), (None, label)])
-            .collect()
+    /// A label and its value that all its pods have, if it requires one.
+    pub(crate) fn label(&self) -> Option<(String, String)> {
+        self.pods.label().map(|(key, value)| (key.to_owned(), value.to_owned()))
     }
 }
 

@@ -6,16 +6,18 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::cluster::Cluster;
+use crate::cluster::View;
 use crate::custom_network::{Read, Route};
+use crate::decide::Decision;
 use crate::ipam::{Assignment, Attachment, Mac};
 use crate::key::{Key, SLOT, SPEC};
 use crate::northbound::{Placed, group_key, ids, put};
-use crate::problem::{ObjectRef, Problem};
+use crate::problem::ObjectRef;
 use crate::rows::{
     LoadBalancerGroup, LogicalRouter, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort,
 };
 use crate::settings::is_ipv4;
+use crate::status::Shows;
 use crate::unit::network::{join_switch, router as cluster_router};
 use crate::unit::policy::network as isolation;
 use crate::unit::{Fragment, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP, join};
@@ -35,34 +37,29 @@ fn router_port(network: &str) -> String {
     format!("network_{network}_to_switch")
 }
 
-pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
-    let owner = cluster.custom_network_ref(name);
-    let read = cluster.custom_network(name);
-    if let (Err(why), true) = (&read, cluster.custom_networks.contains_key(name)) {
-        fragment.problems.push(Problem::new(owner.clone(), "InvalidNetwork", why.as_str()));
+pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
+    fragment
+        .problems
+        .extend(view.refusals(&Decision::Network(name.to_owned())).iter().cloned());
+    if view.has_custom_network(name) {
+        fragment.show(view.custom_network_ref(name), Shows::InForce);
     }
-    let Some(settings) = &cluster.records.settings else { return };
-    let Some(slot) = cluster.records.network_slot(name) else {
-        if read.is_ok() {
-            let why = "the join range has no address left for its router; give ClusterNetwork/default a larger one in spec.joinCIDRs";
-            fragment.problems.push(Problem::new(owner, "JoinRangeFull", why));
-        }
+    let (Some(settings), Some(record)) = (view.settings(), view.network(name)) else {
         return;
     };
+    let (owner, read) = (view.custom_network_ref(name), &record.read);
     let mut external_ids = ids(&router(name), &owner);
-    external_ids.insert(SLOT.to_owned(), slot.to_string());
-    let spec = cluster.records.network_spec(name).map(ToString::to_string);
-    external_ids.extend(spec.map(|spec| (SPEC.to_owned(), spec)));
+    external_ids.insert(SLOT.to_owned(), record.slot.to_string());
+    external_ids.insert(SPEC.to_owned(), record.spec.to_string());
     let row = LogicalRouter {
         name: format!("router_{name}"),
         external_ids,
         ..Default::default()
     };
     put(fragment, &router(name), row);
-    let read = cluster.network_in_force(name);
     compile_switch(name, &owner, read, fragment);
 
-    let joined = settings.network_join_addresses(slot);
+    let joined = settings.network_join_addresses(record.slot);
     compile_port(
         name,
         &format!("network_{name}_to_{JOIN_SWITCH}"),
@@ -76,32 +73,22 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
         let key = format!("route/network/{name}/{prefix}");
         route(&router(name), key, prefix.to_owned(), hub.addr(), &owner, fragment);
     }
-    if let Some(read) = read {
-        let gateways = read.subnets.iter().zip(&read.gateways);
-        let gateways: Vec<IpNet> = gateways
-            .filter_map(|(subnet, ip)| IpNet::new(*ip, subnet.prefix_len()).ok())
-            .collect();
-        compile_port(name, &router_port(name), &gateways, &switch(name), &owner, fragment);
-        for Route { to, via } in &read.routes {
-            route(
-                &router(name),
-                format!("route/network/{name}/{to}"),
-                to.to_string(),
-                *via,
-                &owner,
-                fragment,
-            );
-        }
-        compile_fence(name, read, &owner, fragment);
+    let gateways = read.subnets.iter().zip(&read.gateways);
+    let gateways: Vec<IpNet> = gateways
+        .filter_map(|(subnet, ip)| IpNet::new(*ip, subnet.prefix_len()).ok())
+        .collect();
+    compile_port(name, &router_port(name), &gateways, &switch(name), &owner, fragment);
+    for Route { to, via } in &read.routes {
+        let key = format!("route/network/{name}/{to}");
+        route(&router(name), key, to.to_string(), *via, &owner, fragment);
     }
-    isolation::compile_custom(cluster, name, fragment);
+    compile_fence(name, read, &owner, fragment);
+    isolation::compile_custom(view, name, fragment);
 }
 
-fn compile_switch(name: &str, owner: &ObjectRef, read: Option<&Read>, fragment: &mut Fragment) {
+fn compile_switch(name: &str, owner: &ObjectRef, read: &Read, fragment: &mut Fragment) {
     let mut external_ids = ids(&switch(name), owner);
-    if let Some(read) = read {
-        external_ids.insert("netloom.io/subnets".to_owned(), join(&read.subnets));
-    }
+    external_ids.insert("netloom.io/subnets".to_owned(), join(&read.subnets));
     let row = LogicalSwitch {
         name: format!("network_{name}"),
         external_ids,
@@ -159,13 +146,12 @@ fn compile_fence(name: &str, read: &Read, owner: &ObjectRef, fragment: &mut Frag
 }
 
 /// Leads a pod's own addresses to its port: in the cluster router to that of the network, there to the pod.
-pub(super) fn lead(cluster: &Cluster, pod: &ObjectRef, assignment: &Assignment, attachment: &Attachment, fragment: &mut Fragment) {
+pub(super) fn lead(view: &View<'_>, pod: &ObjectRef, assignment: &Assignment, attachment: &Attachment, fragment: &mut Fragment) {
     let Attachment { network, addresses } = attachment;
-    let slot = cluster.records.network_slot(network);
-    let (Some(settings), Some(slot)) = (&cluster.records.settings, slot) else {
+    let (Some(settings), Some(record)) = (view.settings(), view.network(network)) else {
         return;
     };
-    let joined = settings.network_join_addresses(slot);
+    let joined = settings.network_join_addresses(record.slot);
     for own in &assignment.addresses {
         let of_family = |ip: &&IpNet| is_ipv4(ip) == own.is_ipv4();
         let hops = [

@@ -4,8 +4,8 @@
 
 use ipnet::IpNet;
 
-use crate::annotations::{self, Gateway};
-use crate::cluster::Cluster;
+use crate::annotations::Gateway;
+use crate::cluster::View;
 use crate::ipam::Mac;
 use crate::key::Key;
 use crate::northbound::{Placed, group_key, ids, put};
@@ -25,23 +25,20 @@ pub(super) fn router(node: &str) -> Key {
     Key::new(format!("router/gateway/{node}"))
 }
 
-pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
-    let Some(text) = cluster.nodes.get(name).and_then(|node| node.annotations.get(annotations::GATEWAY)) else {
-        return;
-    };
-    let report = match annotations::gateway(text) {
-        Ok(report) => report,
-        Err(why) => {
-            return fragment
-                .problems
-                .push(Problem::new(cluster.node_ref(name), "InvalidAnnotation", why));
+pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
+    let report = match view.host(name).and_then(|host| host.report.as_ref()) {
+        None => return,
+        Some(Ok(report)) => report,
+        Some(Err(why)) => {
+            let problem = Problem::new(view.node_ref(name), "InvalidAnnotation", why.as_str());
+            return fragment.problems.push(problem);
         }
     };
-    let (Some(settings), Some(slot)) = (&cluster.records.settings, cluster.records.slot(name)) else {
+    let (Some(settings), Some(slot)) = (view.settings(), view.slot(name)) else {
         return;
     };
     let joined = settings.join_addresses(slot + 1);
-    let (Some(first), owner) = (joined.first(), cluster.node_ref(name)) else {
+    let (Some(first), owner) = (joined.first(), view.node_ref(name)) else {
         return;
     };
 
@@ -108,7 +105,7 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
             translate(fragment, &router, name, &range.cidr, address, &owner);
         }
     }
-    default_routes(fragment, &router, name, &report, &owner);
+    default_routes(fragment, &router, name, report, &owner);
     let inside = settings.cluster_cidrs.iter().map(|range| &range.cidr).chain(&settings.join_cidrs);
     guard(fragment, &router, name, inside, &owner);
     for address in &report.addresses {
@@ -123,7 +120,7 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
         let (key, host) = (format!("route/join/{name}/{}", address.addr()), IpNet::from(address.addr()));
         route(fragment, &cluster_router(), key, &host.to_string(), *address, None, &owner);
     }
-    for subnet in cluster.records.subnets(name) {
+    for subnet in view.subnets(name) {
         if let Some(via) = same_family(&joined, &subnet) {
             let key = format!("route/egress/{name}/{subnet}");
             route(fragment, &cluster_router(), key, &subnet.to_string(), via, Some("src-ip"), &owner);

@@ -1,12 +1,14 @@
 //! What there is one of: the cluster router and the join switch, the groups services put their load balancers into, the port group
 //! at the edge and the switch external addresses are announced on. The router's row records the addressing in force.
 
-use crate::cluster::Cluster;
-use crate::ipam::{Mac, decide_settings};
+use crate::cluster::{Feature, View};
+use crate::decide::Decision;
+use crate::ipam::Mac;
 use crate::key::{Key, SETTINGS};
 use crate::northbound::{group_key, ids, put};
 use crate::problem::ObjectRef;
 use crate::rows::{LoadBalancerGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort, PortGroup};
+use crate::status::Shows;
 use crate::unit::{ANNOUNCE_SWITCH, CLUSTER_ROUTER, EDGE, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP};
 
 pub(super) fn router() -> Key {
@@ -25,12 +27,13 @@ pub(super) fn edge() -> Key {
     Key::new("port-group/edge")
 }
 
-pub(super) fn compile(cluster: &Cluster, fragment: &mut Fragment) {
-    if let Err(problem) = decide_settings(cluster) {
-        fragment.problems.push(problem);
+pub(super) fn compile(view: &View<'_>, fragment: &mut Fragment) {
+    fragment.problems.extend(view.refusals(&Decision::Settings).iter().cloned());
+    if view.cluster_network().is_some() {
+        fragment.show(view.network_ref(), Shows::InForce);
     }
-    let Some(settings) = &cluster.records.settings else { return };
-    let owner = cluster.network_ref();
+    let Some(settings) = view.settings() else { return };
+    let owner = view.network_ref();
 
     let mut external_ids = ids(&router(), &owner);
     external_ids.insert(SETTINGS.to_owned(), settings.to_string());
@@ -53,7 +56,7 @@ pub(super) fn compile(cluster: &Cluster, fragment: &mut Fragment) {
         },
     );
 
-    services(cluster.has_custom_networks(), fragment, &owner);
+    services(view.uses(Feature::Networks), fragment, &owner);
 
     let addresses = settings.join_addresses(0);
     let Some(first) = addresses.first() else { return };

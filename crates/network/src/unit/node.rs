@@ -5,8 +5,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::cluster::Cluster;
-use crate::ipam::{GATEWAY_HOST, MANAGEMENT_HOST, Mac, SERVICE_HOST, decide_slot};
+use crate::annotations::SUBNETS;
+use crate::cluster::{Feature, View};
+use crate::decide::Decision;
+use crate::ipam::{GATEWAY_HOST, MANAGEMENT_HOST, Mac, SERVICE_HOST};
 use crate::key::{ADDRESSES, GATEWAYS, Key, ROUTES, SERVICE_GATEWAY, SLOT};
 use crate::northbound::{Placed, group_key, ids, put};
 use crate::problem::{ObjectRef, Problem};
@@ -15,6 +17,7 @@ use crate::rows::{
     PortGroup,
 };
 use crate::settings::{ServiceMode, Settings, is_ipv4, nth_host};
+use crate::status::Shows;
 use crate::unit::network::{edge, router};
 use crate::unit::policy::{isolation, nodes};
 use crate::unit::{CLUSTER_ROUTER, Fragment, JOIN_SWITCH, SERVICES_GROUP, join};
@@ -47,20 +50,24 @@ struct Switch<'a> {
     elsewhere: bool,
 }
 
-pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
-    fragment.problems.extend(problems(cluster, name));
-    nodes::join(cluster, name, fragment);
-    let (Some(settings), Some(slot)) = (&cluster.records.settings, cluster.records.slot(name)) else {
+pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
+    fragment.problems.extend(problems(view, name));
+    nodes::join(view, name, fragment);
+    let (Some(settings), Some(slot)) = (view.settings(), view.slot(name)) else {
         return;
     };
     let mut it = Switch {
         name,
         settings,
-        subnets: cluster.records.subnets(name),
+        subnets: view.subnets(name),
         gateways: Vec::new(),
-        owner: cluster.node_ref(name),
-        elsewhere: cluster.has_custom_networks(),
+        owner: view.node_ref(name),
+        elsewhere: view.uses(Feature::Networks),
     };
+    let (subnets, node) = (join(&it.subnets), view.node(name));
+    if node.is_some_and(|node| node.annotations.get(SUBNETS) != Some(&subnets)) {
+        fragment.show(it.owner.clone(), Shows::Subnets(subnets));
+    }
     it.gateways = it.hosts(GATEWAY_HOST);
     if it.gateways.is_empty() {
         return;
@@ -72,9 +79,9 @@ pub(super) fn compile(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
     it.compile_port("management", &management_port(name), &management, facts, fragment)
         .add_to::<PortGroup>(fragment, &edge(), "ports");
     it.compile_service_port(fragment);
-    isolation::compile(cluster, name, &it.subnets, fragment);
+    isolation::compile(view, name, &it.subnets, fragment);
 
-    for address in cluster.nodes.get(name).into_iter().flat_map(|node| &node.addresses) {
+    for address in view.node(name).into_iter().flat_map(|node| &node.addresses) {
         let Some(via) = management.iter().find(|ip| ip.addr().is_ipv4() == address.is_ipv4()) else {
             continue;
         };
@@ -213,10 +220,10 @@ impl Switch<'_> {
     }
 }
 
-fn problems(cluster: &Cluster, name: &str) -> Vec<Problem> {
-    let Some(node) = cluster.nodes.get(name) else { return Vec::new() };
-    let mut problems: Vec<Problem> = decide_slot(cluster, name).err().into_iter().collect();
-    let problem = |reason, why| Problem::new(cluster.node_ref(name), reason, why);
+fn problems(view: &View<'_>, name: &str) -> Vec<Problem> {
+    let mut problems = view.refusals(&Decision::Node(name.to_owned())).to_vec();
+    let Some(node) = view.node(name) else { return problems };
+    let problem = |reason, why| Problem::new(view.node_ref(name), reason, why);
     if node.addresses.is_empty() {
         problems.push(problem(
             "NodeWithoutAddress",
@@ -224,7 +231,7 @@ fn problems(cluster: &Cluster, name: &str) -> Vec<Problem> {
         ));
     }
     for address in &node.addresses {
-        if let Some(range) = cluster.records.settings.as_ref().and_then(|settings| settings.range_of(*address)) {
+        if let Some(range) = view.settings().and_then(|settings| settings.range_of(*address)) {
             problems.push(problem(
                 "AddressOverlap",
                 format!(

@@ -14,7 +14,7 @@ mod sets;
 
 use std::collections::BTreeMap;
 
-use crate::cluster::Cluster;
+use crate::cluster::View;
 use crate::key::Key;
 use crate::northbound::{ids, put};
 use crate::policy::log::Verdict;
@@ -102,16 +102,16 @@ fn acl(tier: Tier, direction: Direction, priority: i64, action: &str, condition:
     }
 }
 
-pub(super) fn compile(cluster: &Cluster, name: &PolicyName, fragment: &mut Fragment) {
-    let Some(policy) = cluster.policy(name) else { return };
+pub(super) fn compile(view: &View<'_>, name: &PolicyName, fragment: &mut Fragment) {
+    let Some(policy) = view.policy(name) else { return };
     let complaints = policy.complaints.iter();
     fragment
         .problems
-        .extend(complaints.map(|why| Problem::new(cluster.policy_ref(name), "InvalidPolicy", why.as_str())));
+        .extend(complaints.map(|why| Problem::new(view.policy_ref(name), "InvalidPolicy", why.as_str())));
     for (direction, rules) in &policy.rules {
         for rule in rules {
             let matches = Matches {
-                cluster,
+                view,
                 subject: &policy.subject,
                 group: port_group(&policy.subject),
                 rule,
@@ -121,10 +121,10 @@ pub(super) fn compile(cluster: &Cluster, name: &PolicyName, fragment: &mut Fragm
                 let key = Key::new(format!("policy/{name}/{}/{}{part}", direction.as_str(), rule.number));
                 let group = port_group(&policy.subject);
                 let row = |key: &Key, priority, condition| Acl {
-                    external_ids: ids(key, &cluster.policy_ref(name)),
+                    external_ids: ids(key, &view.policy_ref(name)),
                     ..acl(Tier::Policy, *direction, priority, "allow-related", condition)
                 };
-                if let Some(log) = cluster.log(&name.namespace, Verdict::Allowed) {
+                if let Some(log) = view.log(&name.namespace, Verdict::Allowed) {
                     let key = Key::new(format!("{key}/log"));
                     let what = format!("{name} {}[{}]", direction.as_str(), rule.number);
                     let row = log.on(row(&key, ALLOW_AND_LOG, log::first_of_connections(&condition)), &what);
@@ -138,7 +138,7 @@ pub(super) fn compile(cluster: &Cluster, name: &PolicyName, fragment: &mut Fragm
 
 /// Which packets one rule is about.
 struct Matches<'a> {
-    cluster: &'a Cluster,
+    view: &'a View<'a>,
     subject: &'a Selection,
     /// The port group of the subject.
     group: Key,
@@ -189,7 +189,7 @@ impl Matches<'_> {
             let mut addresses = Addresses::new(self.direction.peer_side());
             for peer in peers {
                 match peer {
-                    Peer::Pods(selection) => addresses.add_sets(Kind::of_pods(self.cluster), |kind| selection::peers(selection, kind)),
+                    Peer::Pods(selection) => addresses.add_sets(Kind::of_pods(self.view), |kind| selection::peers(selection, kind)),
                     Peer::Addresses(ranges) => ranges.iter().for_each(|range| addresses.add_range(*range)),
                     Peer::Nodes(labels) => addresses.add_sets(&nodes::KINDS, |kind| nodes::set(labels, kind)),
                 }
@@ -201,10 +201,10 @@ impl Matches<'_> {
 
     /// Each number a named port has, and whose number it is. Pods among addresses are apart: they must be both.
     fn numbers(&self, name: &str, protocol: Protocol) -> Vec<(u16, &'static str, Vec<Option<Addresses>>)> {
-        let of = |pods: &Selection| self.cluster.numbers(pods, name, protocol);
+        let of = |pods: &Selection| self.view.numbers(pods, name, protocol);
         let with_number = |addresses: &mut Addresses, pods: &Selection, number| {
             let set = |kind| selection::named_port(pods, name, protocol, number, kind);
-            addresses.add_sets(Kind::of_pods(self.cluster), set);
+            addresses.add_sets(Kind::of_pods(self.view), set);
         };
         let destinations = |pods: &Selection, number| {
             let mut addresses = Addresses::new(Side::Destination);

@@ -3,10 +3,10 @@
 
 mod announcer;
 pub(crate) mod backends;
+mod balancers;
 pub(crate) mod frontends;
 mod health;
 mod source_ranges;
-mod views;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,61 +14,81 @@ use std::net::IpAddr;
 pub use announcer::announcer_port;
 
 use crate::annotations;
-use crate::cluster::Cluster;
-use crate::external::{self, Search};
+use crate::cluster::View;
+use crate::decide::Decision;
 use crate::isolation::ISOLATION;
 use crate::problem::Problem;
 use crate::service::{Service, ServiceKind, ServiceName};
 use crate::settings::{ServiceMode, Settings};
+use crate::status::Shows;
 use crate::unit::Fragment;
 use crate::unit::policy::{app, network};
 use crate::unit::service::backends::gather;
+use crate::unit::service::balancers::Balancers;
 use crate::unit::service::frontends::frontends;
-use crate::unit::service::views::Balancers;
 
 /// How many addresses a problem names before it only counts.
 const NAMED: usize = 5;
 
-pub(super) fn compile(cluster: &Cluster, name: &ServiceName, fragment: &mut Fragment) {
-    let (Some(service), Some(settings)) = (cluster.services.get(name), &cluster.records.settings) else {
+pub(super) fn compile(view: &View<'_>, name: &ServiceName, fragment: &mut Fragment) {
+    let (Some(service), Some(settings)) = (view.service(name), view.settings()) else {
         return;
     };
-    fragment.problems.extend(app::service_problem(cluster, name, service));
+    if let Some(shows) = to_show(view, name, service) {
+        fragment.show(view.service_ref(name), shows);
+    }
+    fragment.problems.extend(app::service_problem(view, name, service));
     if service.cluster_ips.is_empty() {
         return;
     }
-    if cluster.is_closed(name) {
+    if view.is_closed(name) {
         network::close_service(&name.namespace, &service.cluster_ips, fragment);
-        fragment.problems.extend(unpublished(cluster, settings, name, service));
+        fragment.problems.extend(unpublished(view, settings, name, service));
     }
-    let health = read_annotations(cluster, name, service, fragment);
+    let health = read_annotations(view, name, service, fragment);
     fragment
         .problems
-        .extend(external::decide(cluster, name, Some(&mut Search::default())).problems);
-    fragment.problems.extend(outside_range(cluster, settings, name, service));
-    let (ports, strays) = gather(cluster, settings, name, &service.ports);
-    fragment.problems.extend(without_pod(cluster, name, &strays));
-    announcer::compile(cluster, name, service, &ports, fragment);
+        .extend(view.refusals(&Decision::External(name.clone())).iter().cloned());
+    fragment.problems.extend(outside_range(view, settings, name, service));
+    let (ports, strays) = gather(view, settings, name, &service.ports);
+    fragment.problems.extend(without_pod(view, name, &strays));
+    announcer::compile(view, name, service, &ports, fragment);
     if settings.services.mode == ServiceMode::KubeProxy {
         return;
     }
-    let frontends = frontends(cluster, settings, name, service, &ports, &mut fragment.problems);
+    let frontends = frontends(view, settings, name, service, &ports, &mut fragment.problems);
     let mut balancers = Balancers {
-        cluster,
+        view,
         name,
         service,
-        owner: cluster.service_ref(name),
+        owner: view.service_ref(name),
         health,
         most: 0,
         hosts: false,
     };
     balancers.compile(&frontends, fragment);
-    source_ranges::compile(cluster, name, service, fragment);
+    source_ranges::compile(view, name, service, fragment);
 }
 
-fn read_annotations(cluster: &Cluster, name: &ServiceName, service: &Service, fragment: &mut Fragment) -> Option<annotations::HealthCheck> {
+/// The addresses a service's status should show instead of those it shows.
+fn to_show(view: &View<'_>, name: &ServiceName, service: &Service) -> Option<Shows> {
+    let given = view.external(name, &service.uid);
+    let addresses = given.map(|external| external.addresses.clone()).unwrap_or_default();
+    if service.status_addresses == addresses {
+        return None;
+    }
+    // What it shows may be the work of another controller, which gives addresses where we give none.
+    let ours = match service.kind {
+        ServiceKind::LoadBalancer => service.is_ours() && (given.is_some() || service.class.is_some() || view.has_pools()),
+        // Only load balancers have addresses in their status; these are left from when it was one.
+        ServiceKind::ClusterIp | ServiceKind::NodePort => true,
+    };
+    ours.then_some(Shows::ExternalAddresses(addresses))
+}
+
+fn read_annotations(view: &View<'_>, name: &ServiceName, service: &Service, fragment: &mut Fragment) -> Option<annotations::HealthCheck> {
     let mut problem = |why| {
-        let problem = Problem::new(cluster.service_ref(name), "InvalidAnnotation", why);
+        let problem = Problem::new(view.service_ref(name), "InvalidAnnotation", why);
         fragment.problems.push(problem);
     };
     if let Err(why) = annotations::unknown_on_service(&service.annotations) {
@@ -81,7 +101,7 @@ fn read_annotations(cluster: &Cluster, name: &ServiceName, service: &Service, fr
 }
 
 /// What a service asks for and is not given, because its namespace is closed to the outside.
-fn unpublished(cluster: &Cluster, settings: &Settings, name: &ServiceName, service: &Service) -> Option<Problem> {
+fn unpublished(view: &View<'_>, settings: &Settings, name: &ServiceName, service: &Service) -> Option<Problem> {
     if service.kind == ServiceKind::ClusterIp && service.claimed().is_empty() {
         return None;
     }
@@ -93,20 +113,20 @@ fn unpublished(cluster: &Cluster, settings: &Settings, name: &ServiceName, servi
         "namespace {} isolates its services, so {what}; make it a ClusterIP service without externalIPs, or change annotation {ISOLATION} of the namespace",
         name.namespace
     );
-    Some(Problem::new(cluster.service_ref(name), "ServiceIsolated", why))
+    Some(Problem::new(view.service_ref(name), "ServiceIsolated", why))
 }
 
-fn outside_range(cluster: &Cluster, settings: &Settings, name: &ServiceName, service: &Service) -> Vec<Problem> {
+fn outside_range(view: &View<'_>, settings: &Settings, name: &ServiceName, service: &Service) -> Vec<Problem> {
     let outside = service.cluster_ips.iter().filter(|ip| settings.service_range_of(**ip).is_none());
     outside
         .map(|ip| {
             let why = format!("its address {ip} is in no range of services, so nodes cannot reach it; add the range to ClusterNetwork/default spec.services.cidrs");
-            Problem::new(cluster.service_ref(name), "OutsideServiceRange", why)
+            Problem::new(view.service_ref(name), "OutsideServiceRange", why)
         })
         .collect()
 }
 
-fn without_pod(cluster: &Cluster, name: &ServiceName, strays: &BTreeSet<IpAddr>) -> Option<Problem> {
+fn without_pod(view: &View<'_>, name: &ServiceName, strays: &BTreeSet<IpAddr>) -> Option<Problem> {
     if strays.is_empty() {
         return None;
     }
@@ -118,5 +138,5 @@ fn without_pod(cluster: &Cluster, name: &ServiceName, strays: &BTreeSet<IpAddr>)
         "no pod has these endpoint addresses, which lie in the pods' range: {}; they are left out until a pod has them",
         named.join(", ")
     );
-    Some(Problem::new(cluster.service_ref(name), "EndpointWithoutPod", why))
+    Some(Problem::new(view.service_ref(name), "EndpointWithoutPod", why))
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, View};
 use crate::service::{Family, Protocol, Service, ServiceKind, ServiceName};
 use crate::settings::Settings;
 use crate::unit::announcer_port;
@@ -59,16 +59,17 @@ pub fn services(
     hosting: impl Fn(&str) -> Option<String>,
     health: impl Fn(IpAddr, u16, Protocol) -> Option<Health>,
 ) -> Vec<ServiceView> {
-    let Some(settings) = &cluster.records.settings else {
+    let Some(settings) = cluster.records.settings() else {
         return Vec::new();
     };
-    let view = |(name, service): (&ServiceName, &Service)| {
-        let (ports, _) = gather(cluster, settings, name, &service.ports);
+    let shown = |(name, service): (&ServiceName, &Service)| {
+        let view = View::new(cluster);
+        let (ports, _) = gather(&view, settings, name, &service.ports);
         ServiceView {
             namespace: name.namespace.clone(),
             name: name.name.clone(),
             kind: kind(service),
-            addresses: addresses(cluster, settings, name, service, &ports),
+            addresses: addresses(&view, settings, name, service, &ports),
             backends: backends(&ports, &health),
             announced: hosting(&announcer_port(name)).filter(|_| !cluster.records.external(name).is_empty()),
         }
@@ -77,7 +78,7 @@ pub fn services(
         .services
         .iter()
         .filter(|(_, service)| !service.ports.is_empty())
-        .map(view)
+        .map(shown)
         .collect()
 }
 
@@ -90,13 +91,13 @@ fn kind(service: &Service) -> &'static str {
     }
 }
 
-fn addresses(cluster: &Cluster, settings: &Settings, name: &ServiceName, service: &Service, ports: &[Port<'_>]) -> Vec<String> {
+fn addresses(view: &View<'_>, settings: &Settings, name: &ServiceName, service: &Service, ports: &[Port<'_>]) -> Vec<String> {
     if service.cluster_ips.is_empty() {
         return Vec::new();
     }
     let on_nodes = settings.node_port_addresses();
     let mut shown = Vec::new();
-    let all = frontends(cluster, settings, name, service, ports, &mut Vec::new());
+    let all = frontends(view, settings, name, service, ports, &mut Vec::new());
     // A node port at one node's address is a way past that node, not another place.
     for frontend in all.iter().filter(|frontend| !matches!(frontend.reach, Reach::Node(_))) {
         let (at, protocol) = (frontend.at, frontend.protocol);

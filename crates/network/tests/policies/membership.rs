@@ -15,11 +15,8 @@ fn groups_of(cluster: &Cluster, name: &PodName, pod: &Pod) -> BTreeSet<String> {
     let own = isolation(&name.namespace);
     let mut groups = BTreeSet::new();
     // A network that cannot be read, or is no more, is for its pods what it was.
-    let isolated = |network: &str| match cluster.custom_network(network) {
-        Ok(network) => network.isolated,
-        Err(_) => cluster.records.network_spec(network).is_some_and(|spec| spec["isolated"] == true),
-    };
-    let networks = cluster.custom_networks.keys().chain(cluster.records.joined_networks());
+    let isolated = |network: &str| cluster.records.network(network).is_some_and(|record| record.read.isolated);
+    let networks = cluster.records.networks().map(|(name, _)| name);
     if any(Isolation::Pods) || networks.into_iter().any(|name| isolated(name)) {
         groups.insert("isolation/pods".to_owned());
     }
@@ -58,7 +55,7 @@ fn groups_of(cluster: &Cluster, name: &PodName, pod: &Pod) -> BTreeSet<String> {
 pub fn wrong_groups(planner: &Planner) -> Vec<String> {
     let cluster = planner.cluster();
     let (mut ports, mut addresses): (BTreeMap<String, BTreeSet<String>>, BTreeMap<String, BTreeSet<String>>) = Default::default();
-    for (name, pod) in &cluster.pods {
+    for (name, pod) in cluster.pods.iter() {
         let Some(assignment) = cluster.records.assignment(name, &pod.uid).filter(|_| pod.wants_port()) else {
             continue;
         };

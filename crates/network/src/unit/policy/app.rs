@@ -2,9 +2,9 @@
 //! open it; and what pods of the same app may do. Pods put themselves in.
 
 use crate::app::{self, App};
-use crate::cluster::{Cluster, Pod, PodName};
+use crate::cluster::View;
 use crate::key::Key;
-use crate::northbound::{Placed, ids, put};
+use crate::northbound::{ids, put};
 use crate::policy::Direction;
 use crate::policy::log::Verdict;
 use crate::problem::Problem;
@@ -13,7 +13,8 @@ use crate::service::{Service, ServiceName};
 use crate::unit::Fragment;
 use crate::unit::policy::clause::Side;
 use crate::unit::policy::sets::{add_pod, among, group_name, put_group, put_sets};
-use crate::unit::policy::{ALLOW, ALLOW_AND_LOG, DENY, Tier, acl, log};
+use crate::unit::policy::{ALLOW, ALLOW_AND_LOG, DENY, Tier, acl, isolation, log};
+use crate::unit::port::Joining;
 
 const REASON: &str = "ConflictingApp";
 
@@ -21,17 +22,14 @@ fn network(app: &App) -> Key {
     Key::new(format!("app/{app}"))
 }
 
-pub(in crate::unit) fn compile(cluster: &Cluster, app: &App, fragment: &mut Fragment) {
-    if cluster.labelled(app).next().is_none() {
-        return;
-    }
-    let (owner, group) = (cluster.namespace_ref(&app.namespace), network(app));
+pub(in crate::unit) fn compile(view: &View<'_>, app: &App, fragment: &mut Fragment) {
+    let (owner, group) = (view.namespace_ref(&app.namespace), network(app));
     put_group(&group, &owner, fragment);
-    let [dropped, allowed] = [Verdict::Dropped, Verdict::Allowed].map(|verdict| cluster.log(&app.namespace, verdict));
+    let [dropped, allowed] = [Verdict::Dropped, Verdict::Allowed].map(|verdict| view.log(&app.namespace, verdict));
     let mut rules = vec![("deny/ingress", DENY, "drop", "ip".to_owned(), dropped)];
     if app.name.is_some() {
-        put_sets(cluster, &group, &owner, fragment);
-        let inside = among(cluster, Side::Source, [&group]);
+        put_sets(view, &group, &owner, fragment);
+        let inside = among(view, Side::Source, [&group]);
         if allowed.is_some() {
             let first = log::first_of_connections(&inside);
             rules.push(("inside/ingress/log", ALLOW_AND_LOG, "allow-related", first, allowed));
@@ -52,24 +50,26 @@ pub(in crate::unit) fn compile(cluster: &Cluster, app: &App, fragment: &mut Frag
     }
 }
 
-/// Adds a pod's port and addresses to the apps it is in; says whether it is in any.
-pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Placed, fragment: &mut Fragment) -> bool {
-    let apps = cluster.apps_of(pod, of);
+/// Adds a port and its addresses to the apps its pod is in.
+pub(in crate::unit) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
+    let apps = it.view.apps_of(it.name, it.pod);
     for app in &apps {
-        port.add_to::<PortGroup>(fragment, &network(app), "ports");
+        it.port.add_to::<PortGroup>(fragment, &network(app), "ports");
         if app.name.is_none() {
-            let why = app::conflict(&of.labels, "they let nobody in");
-            fragment.problems.push(Problem::new(cluster.pod_ref(pod), REASON, why));
-        } else if let Some(assignment) = cluster.records.assignment(pod, &of.uid) {
-            add_pod(&network(app), assignment, fragment);
+            let why = app::conflict(&it.pod.labels, "they let nobody in");
+            fragment.problems.push(Problem::new(it.view.pod_ref(it.name), REASON, why));
+        } else {
+            add_pod(&network(app), it.assignment, fragment);
         }
     }
-    !apps.is_empty()
+    if !apps.is_empty() {
+        isolation::join(it, fragment);
+    }
 }
 
 /// What is wrong with a service's labels.
-pub(in crate::unit) fn service_problem(cluster: &Cluster, name: &ServiceName, service: &Service) -> Option<Problem> {
+pub(in crate::unit) fn service_problem(view: &View<'_>, name: &ServiceName, service: &Service) -> Option<Problem> {
     let said = app::read(&name.namespace, &service.labels)?;
     let why = || app::conflict(&service.labels, "they put its pods into no app");
-    said.name.is_none().then(|| Problem::new(cluster.service_ref(name), REASON, why()))
+    said.name.is_none().then(|| Problem::new(view.service_ref(name), REASON, why()))
 }

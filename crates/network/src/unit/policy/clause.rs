@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Feature, View};
 use crate::policy::{Port, Which};
 use crate::service::{Family, Protocol};
 
@@ -36,9 +36,9 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Those that pods have: without networks, nobody needs the last one.
-    pub(super) fn of_pods(cluster: &Cluster) -> &'static [Self] {
+    pub(super) fn of_pods(view: &View<'_>) -> &'static [Self] {
         const ALL: &[Kind] = &[Kind::Ipv4, Kind::Ipv6, Kind::Link];
-        if cluster.has_custom_networks() { ALL } else { &ALL[..2] }
+        if view.uses(Feature::Networks) { ALL } else { &ALL[..2] }
     }
 
     /// In keys.

@@ -1,7 +1,7 @@
 //! A cluster-wide policy: its rules as ACLs on the port group of the pods it judges, one after the other by priority. The group denies
 //! nothing by itself; what no rule decides is left to the next tier.
 
-use crate::cluster::Cluster;
+use crate::cluster::View;
 use crate::key::Key;
 use crate::northbound::{ids, put};
 use crate::policy::cluster::{Action, ClusterTier, RUNS, RankedPolicy, RankedRule};
@@ -9,24 +9,26 @@ use crate::policy::log::{Log, Verdict};
 use crate::policy::{ClusterPolicyName, Direction};
 use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
+use crate::status::Shows;
 use crate::unit::Fragment;
 use crate::unit::policy::selection::cluster_group;
 use crate::unit::policy::{FIRST, Matches, Tier, acl, log};
 
-pub(in crate::unit) fn compile(cluster: &Cluster, name: &ClusterPolicyName, fragment: &mut Fragment) {
-    let Some(policy) = cluster.ranked_policy(name) else { return };
-    let owner = cluster.cluster_policy_ref(name);
+pub(in crate::unit) fn compile(view: &View<'_>, name: &ClusterPolicyName, fragment: &mut Fragment) {
+    let Some(policy) = view.ranked_policy(name) else { return };
+    let owner = view.cluster_policy_ref(name);
+    fragment.show(owner.clone(), Shows::InForce);
     let complaints = policy.complaints.iter();
     fragment
         .problems
         .extend(complaints.map(|why| Problem::new(owner.clone(), "InvalidPolicy", why.as_str())));
-    if let Some(annotation) = cluster.cluster_log_of(name) {
+    if let Some(annotation) = view.cluster_log_of(name) {
         log::put_meter(annotation, &name.to_string(), &owner, fragment);
     }
     let rules = policy.rules.iter();
     for (direction, ranked) in rules.flat_map(|(direction, rules)| rules.iter().map(|ranked| (*direction, ranked))) {
         let place = Place {
-            cluster,
+            view,
             name,
             policy,
             direction,
@@ -37,7 +39,7 @@ pub(in crate::unit) fn compile(cluster: &Cluster, name: &ClusterPolicyName, frag
 
 /// Where a rule stands.
 struct Place<'a> {
-    cluster: &'a Cluster,
+    view: &'a View<'a>,
     name: &'a ClusterPolicyName,
     policy: &'a RankedPolicy,
     direction: Direction,
@@ -46,20 +48,20 @@ struct Place<'a> {
 impl Place<'_> {
     fn put(&self, ranked: &RankedRule, fragment: &mut Fragment) {
         let Self {
-            cluster,
+            view,
             name,
             policy,
             direction,
         } = *self;
         let (group, number) = (cluster_group(&policy.subject), ranked.rule.number);
         let matches = Matches {
-            cluster,
+            view,
             subject: &policy.subject,
             group: group.clone(),
             rule: &ranked.rule,
             direction,
         };
-        let logged = verdict(ranked.action).and_then(|verdict| cluster.cluster_log(name, verdict));
+        let logged = verdict(ranked.action).and_then(|verdict| view.cluster_log(name, verdict));
         let what = format!("{name} {}[{number}]", direction.as_str());
         for (part, condition) in matches.conditions() {
             let key = Key::new(format!("cluster-policy/{name}/{}/{number}{part}", direction.as_str()));
@@ -89,7 +91,7 @@ impl Place<'_> {
         };
         let (priority, action) = (priority(self.policy, ranked), action(self.policy.tier, ranked.action));
         Acl {
-            external_ids: ids(key, &self.cluster.cluster_policy_ref(self.name)),
+            external_ids: ids(key, &self.view.cluster_policy_ref(self.name)),
             ..acl(tier, self.direction, priority, action, condition)
         }
     }

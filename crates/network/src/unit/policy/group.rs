@@ -1,18 +1,20 @@
 //! Security groups: a port group and sets of the pods that name one, with what its rules allow; and one port group of all pods that name
 //! any, which drops the rest in both directions. What rules allow goes on to policies: both have to agree.
 
-use crate::cluster::{Cluster, Pod, PodName};
+use crate::cluster::{Feature, View};
 use crate::key::Key;
-use crate::northbound::{Placed, ids, put};
+use crate::northbound::{ids, put};
 use crate::policy::Direction;
 use crate::policy::log::Verdict;
 use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
 use crate::security_group::{Remote, Rule, SecurityGroupName};
+use crate::status::Shows;
 use crate::unit::Fragment;
 use crate::unit::policy::clause::Addresses;
 use crate::unit::policy::sets::{add_pod, among, group_name, put_group, put_sets};
-use crate::unit::policy::{ALLOW, DENY, DENY_ALL, Tier, acl};
+use crate::unit::policy::{ALLOW, DENY, DENY_ALL, Tier, acl, isolation};
+use crate::unit::port::Joining;
 
 const UNKNOWN: &str = "UnknownSecurityGroup";
 
@@ -27,11 +29,11 @@ fn everybody() -> Key {
 }
 
 /// What is denied to pods that name a group.
-pub(in crate::unit) fn compile_shared(cluster: &Cluster, fragment: &mut Fragment) {
-    if !cluster.has_grouped_pods() {
+pub(in crate::unit) fn compile_shared(view: &View<'_>, fragment: &mut Fragment) {
+    if !view.uses(Feature::Groups) {
         return;
     }
-    let (group, owner) = (everybody(), cluster.network_ref());
+    let (group, owner) = (everybody(), view.network_ref());
     put_group(&group, &owner, fragment);
     for direction in Direction::ALL {
         let key = Key::new(format!("{group}/deny/{}", direction.as_str()));
@@ -45,20 +47,21 @@ pub(in crate::unit) fn compile_shared(cluster: &Cluster, fragment: &mut Fragment
 }
 
 /// What a group allows.
-pub(in crate::unit) fn compile(cluster: &Cluster, name: &SecurityGroupName, fragment: &mut Fragment) {
-    let Some(read) = cluster.security_group(name) else { return };
-    let (group, owner) = (members(name), cluster.security_group_ref(name));
+pub(in crate::unit) fn compile(view: &View<'_>, name: &SecurityGroupName, fragment: &mut Fragment) {
+    let Some(read) = view.security_group(name) else { return };
+    let (group, owner) = (members(name), view.security_group_ref(name));
     let problem = |reason, why: String| Problem::new(owner.clone(), reason, why);
+    fragment.show(owner.clone(), Shows::InForce);
     let complaints = read.complaints.iter();
     fragment
         .problems
         .extend(complaints.map(|why| problem("InvalidSecurityGroup", why.clone())));
     put_group(&group, &owner, fragment);
-    put_sets(cluster, &group, &owner, fragment);
-    log_denial(cluster, name, fragment);
+    put_sets(view, &group, &owner, fragment);
+    log_denial(view, name, fragment);
     for rule in &read.rules {
         if let Some(Remote::Group(remote)) = &rule.remote
-            && cluster.security_group(remote).is_none()
+            && !view.has_security_group(remote)
         {
             let why = format!(
                 "spec.rules[{}]: there is no SecurityGroup {} in namespace {}, so the rule allows nothing; create it or correct the name",
@@ -68,7 +71,7 @@ pub(in crate::unit) fn compile(cluster: &Cluster, name: &SecurityGroupName, frag
             continue;
         }
         let key = Key::new(format!("{group}/{}/{}", rule.direction.as_str(), rule.number));
-        let condition = format!("{} && {}", rule.direction.of_group(&group_name(&group)), condition(cluster, rule));
+        let condition = format!("{} && {}", rule.direction.of_group(&group_name(&group)), condition(view, rule));
         let row = Acl {
             external_ids: ids(&key, &owner),
             ..acl(Tier::Always, rule.direction, ALLOW, "pass", condition)
@@ -78,8 +81,8 @@ pub(in crate::unit) fn compile(cluster: &Cluster, name: &SecurityGroupName, frag
 }
 
 /// The denial of all groups, of one group's pods and logged.
-fn log_denial(cluster: &Cluster, name: &SecurityGroupName, fragment: &mut Fragment) {
-    let Some(log) = cluster.log(&name.namespace, Verdict::Dropped) else {
+fn log_denial(view: &View<'_>, name: &SecurityGroupName, fragment: &mut Fragment) {
+    let Some(log) = view.log(&name.namespace, Verdict::Dropped) else {
         return;
     };
     let group = members(name);
@@ -87,7 +90,7 @@ fn log_denial(cluster: &Cluster, name: &SecurityGroupName, fragment: &mut Fragme
         let key = Key::new(format!("{group}/deny/{}", direction.as_str()));
         let condition = format!("{} && ip", direction.of_group(&group_name(&group)));
         let row = Acl {
-            external_ids: ids(&key, &cluster.security_group_ref(name)),
+            external_ids: ids(&key, &view.security_group_ref(name)),
             ..acl(Tier::Always, direction, DENY, "drop", condition)
         };
         let row = log.on(row, &format!("security group {name}"));
@@ -96,10 +99,10 @@ fn log_denial(cluster: &Cluster, name: &SecurityGroupName, fragment: &mut Fragme
 }
 
 /// Packets a rule is about.
-fn condition(cluster: &Cluster, rule: &Rule) -> String {
+fn condition(view: &View<'_>, rule: &Rule) -> String {
     let side = rule.direction.peer_side();
     let remote = rule.remote.as_ref().and_then(|remote| match remote {
-        Remote::Group(group) => Some(among(cluster, side, [&members(group)])),
+        Remote::Group(group) => Some(among(view, side, [&members(group)])),
         Remote::Range(range) => {
             let mut addresses = Addresses::new(side);
             addresses.add_range(*range);
@@ -117,26 +120,23 @@ fn condition(cluster: &Cluster, rule: &Rule) -> String {
     parts.join(" && ")
 }
 
-/// Adds a pod's port and addresses to the groups it names; says whether it names any.
-pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Placed, fragment: &mut Fragment) -> bool {
-    let named = of.security_groups(pod);
-    let assignment = cluster.records.assignment(pod, &of.uid);
+/// Adds a port and its addresses to the groups its pod names.
+pub(in crate::unit) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
+    let named = it.pod.security_groups(it.name);
     for group in &named {
-        if cluster.security_group(group).is_none() {
+        if !it.view.has_security_group(group) {
             let why = format!(
                 "there is no SecurityGroup {} in namespace {}; create it or correct the name. Until then it allows the pod nothing",
                 group.name, group.namespace
             );
-            fragment.problems.push(Problem::new(cluster.pod_ref(pod), UNKNOWN, why));
+            fragment.problems.push(Problem::new(it.view.pod_ref(it.name), UNKNOWN, why));
             continue;
         }
-        port.add_to::<PortGroup>(fragment, &members(group), "ports");
-        if let Some(assignment) = assignment {
-            add_pod(&members(group), assignment, fragment);
-        }
+        it.port.add_to::<PortGroup>(fragment, &members(group), "ports");
+        add_pod(&members(group), it.assignment, fragment);
     }
     if !named.is_empty() {
-        port.add_to::<PortGroup>(fragment, &everybody(), "ports");
+        it.port.add_to::<PortGroup>(fragment, &everybody(), "ports");
+        isolation::join(it, fragment);
     }
-    !named.is_empty()
 }

@@ -9,10 +9,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Feature, View};
 use crate::ipam::{MANAGEMENT_HOST, PROBE_HOST, SERVICE_HOST};
 use crate::key::Key;
-use crate::northbound::{Placed, ids, put};
+use crate::northbound::{ids, put};
 use crate::policy::Direction;
 use crate::rows::{Acl, PortGroup};
 use crate::settings::nth_host;
@@ -20,23 +20,16 @@ use crate::unit::Fragment;
 use crate::unit::node::management_port;
 use crate::unit::policy::clause::{Addresses, Side};
 use crate::unit::policy::{FIRST, LAST, Tier, acl};
+use crate::unit::port::Joining;
 
 /// Key of the port group of a node's isolated pods.
-pub(super) fn isolated(node: &str) -> Key {
+fn isolated(node: &str) -> Key {
     Key::new(format!("isolated/{node}"))
 }
 
-/// Adds a pod's port to the group of its node, unless it is there already.
-pub(in crate::unit) fn join(node: &str, port: Placed, fragment: &mut Fragment) {
-    let before = fragment.members.len();
-    port.add_to::<PortGroup>(fragment, &isolated(node), "ports");
-    let known = fragment
-        .members
-        .get(before)
-        .is_some_and(|member| fragment.members[..before].contains(member));
-    if known {
-        fragment.members.truncate(before);
-    }
+/// Adds a port to the group of its node.
+pub(super) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
+    it.port.add_to::<PortGroup>(fragment, &isolated(&it.assignment.node), "ports");
 }
 
 /// OVN reads no hyphen in the name of a group, and a node's name may have one, or a dot.
@@ -46,8 +39,8 @@ fn name(node: &str) -> String {
 }
 
 /// The group of a node with these subnets.
-pub(in crate::unit) fn compile(cluster: &Cluster, node: &str, subnets: &[IpNet], fragment: &mut Fragment) {
-    let (group, name, owner) = (isolated(node), name(node), cluster.node_ref(node));
+pub(in crate::unit) fn compile(view: &View<'_>, node: &str, subnets: &[IpNet], fragment: &mut Fragment) {
+    let (group, name, owner) = (isolated(node), name(node), view.node_ref(node));
     let row = PortGroup {
         name: name.clone(),
         external_ids: ids(&group, &owner),
@@ -60,7 +53,7 @@ pub(in crate::unit) fn compile(cluster: &Cluster, node: &str, subnets: &[IpNet],
             .filter_map(move |subnet| nth_host(subnet, number))
             .map(|host| host.addr())
     };
-    let own = cluster.nodes.get(node).into_iter().flat_map(|node| node.addresses.iter().copied());
+    let own = view.node(node).into_iter().flat_map(|node| node.addresses.iter().copied());
     let own: Vec<IpAddr> = host(MANAGEMENT_HOST).chain(own).collect();
     let clause = |side: Side, hosts: Vec<IpAddr>| {
         let mut addresses = Addresses::new(side);
@@ -69,8 +62,8 @@ pub(in crate::unit) fn compile(cluster: &Cluster, node: &str, subnets: &[IpNet],
     };
     // The node's own packets come in where it is; what it sends to a service comes back from the router, with the service port's address.
     let from_node = clause(Side::Source, own).map(|own| format!(r#"inport == "{}" && {own}"#, management_port(node)));
-    let routed = cluster
-        .has_custom_networks()
+    let routed = view
+        .uses(Feature::Networks)
         .then(|| clause(Side::Source, host(MANAGEMENT_HOST).collect()));
     let routed = routed.flatten();
     let exceptions = [

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::cluster::Cluster;
+use crate::cluster::View;
 use crate::key::Key;
 use crate::northbound::{ids, put};
-use crate::policy::log::{Log, POLICY_LOG, Verdict, asks, log_of};
+use crate::policy::log::{Log, POLICY_LOG, Verdict, asks};
 use crate::problem::{ObjectRef, Problem};
 use crate::rows::{Acl, Meter, MeterBand};
 use crate::unit::Fragment;
@@ -50,9 +50,9 @@ pub(super) fn not_first_of_connections(condition: &str) -> String {
 }
 
 /// What a namespace asks for.
-pub(in crate::unit) fn compile(cluster: &Cluster, namespace: &str, fragment: &mut Fragment) {
-    if let Some(annotation) = log_of(cluster.namespaces.get(namespace)) {
-        put_meter(annotation, namespace, &cluster.namespace_ref(namespace), fragment);
+pub(in crate::unit) fn compile(view: &View<'_>, namespace: &str, fragment: &mut Fragment) {
+    if let Some(annotation) = view.namespace_log(namespace) {
+        put_meter(annotation, namespace, &view.namespace_ref(namespace), fragment);
     }
 }
 

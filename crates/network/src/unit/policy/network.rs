@@ -4,10 +4,10 @@
 
 use std::net::IpAddr;
 
-use crate::cluster::{Cluster, Pod, PodName};
+use crate::cluster::{Feature, View};
 use crate::isolation::{self, Isolation};
 use crate::key::Key;
-use crate::northbound::{Placed, ids, put};
+use crate::northbound::{ids, put};
 use crate::policy::Direction;
 use crate::policy::log::Verdict;
 use crate::problem::{ObjectRef, Problem};
@@ -16,6 +16,7 @@ use crate::unit::Fragment;
 use crate::unit::policy::clause::{Kind, Side};
 use crate::unit::policy::sets::{add_addresses, add_link, add_pod, among, group_name, put_group, put_set, put_sets, sent_by};
 use crate::unit::policy::{ALLOW, DENY, DENY_ALL, Tier, acl};
+use crate::unit::port::Joining;
 
 /// Above what security groups say in the same tier.
 const CLOSED: i64 = 2000;
@@ -62,18 +63,18 @@ fn services(namespace: &str) -> Key {
 }
 
 /// Packets addressed to what these sets have.
-fn to<'a>(cluster: &Cluster, sets: impl IntoIterator<Item = &'a Key>) -> String {
-    among(cluster, Side::Destination, sets)
+fn to<'a>(view: &View<'_>, sets: impl IntoIterator<Item = &'a Key>) -> String {
+    among(view, Side::Destination, sets)
 }
 
 /// What all isolated namespaces have in common.
-pub(in crate::unit) fn compile_shared(cluster: &Cluster, fragment: &mut Fragment) {
-    if !cluster.isolates() {
+pub(in crate::unit) fn compile_shared(view: &View<'_>, fragment: &mut Fragment) {
+    if !view.uses(Feature::Isolates) {
         return;
     }
     let mut it = Rows {
-        cluster,
-        owner: cluster.network_ref(),
+        view,
+        owner: view.network_ref(),
         fragment,
     };
     let [pods, outsiders, closed, services] = [Shared::Pods, Shared::Outsiders, Shared::Closed, Shared::Services].map(Shared::key);
@@ -81,12 +82,12 @@ pub(in crate::unit) fn compile_shared(cluster: &Cluster, fragment: &mut Fragment
     for set in [&pods, &closed, &services] {
         it.put_sets(set);
     }
-    if cluster.has_custom_networks() {
+    if view.uses(Feature::Networks) {
         put_set(&Shared::Neighbours.key(), Kind::Link, &it.owner, it.fragment);
     }
     // Later packets of a connection through a service come here translated already. That something is allowed also makes OVN follow
     // connections on every switch with pods, without which the denial would meet replies.
-    let translated = format!("{} && ct_mark.natted", to(cluster, [&pods]));
+    let translated = format!("{} && ct_mark.natted", to(view, [&pods]));
     it.put_acl("translated", &pods, Stage::BeforeServices, ALLOW, "allow-related", &translated);
     it.put_acl(
         "direct",
@@ -94,88 +95,81 @@ pub(in crate::unit) fn compile_shared(cluster: &Cluster, fragment: &mut Fragment
         Stage::BeforeServices,
         DENY_ALL,
         "drop",
-        &to(cluster, [&pods, &services]),
+        &to(view, [&pods, &services]),
     );
-    if cluster.isolated(Isolation::Services).next().is_some() {
+    if view.uses(Feature::Closes) {
         it.put_group(&outsiders);
-        it.put_acl("closed", &outsiders, Stage::AfterServices, CLOSED, "drop", &to(cluster, [&closed]));
+        it.put_acl("closed", &outsiders, Stage::AfterServices, CLOSED, "drop", &to(view, [&closed]));
     }
 }
 
 /// The network of a namespace.
-pub(in crate::unit) fn compile(cluster: &Cluster, namespace: &str, fragment: &mut Fragment) {
-    let isolation = cluster.isolation(namespace);
+pub(in crate::unit) fn compile(view: &View<'_>, namespace: &str, fragment: &mut Fragment) {
+    let isolation = view.isolation(namespace);
     if isolation == Isolation::None {
         return;
     }
-    let owner = cluster.namespace_ref(namespace);
-    let annotations = cluster.namespaces.get(namespace).map(|namespace| &namespace.annotations);
+    let owner = view.namespace_ref(namespace);
+    let annotations = view.namespace(namespace).map(|namespace| &namespace.annotations);
     let complaints = annotations.map(|annotations| isolation::read(annotations).1).unwrap_or_default();
     let problems = complaints.into_iter().map(|(reason, why)| Problem::new(owner.clone(), reason, why));
     fragment.problems.extend(problems);
     let (group, own_services) = (network(namespace), services(namespace));
-    let mut it = Rows { cluster, owner, fragment };
+    let mut it = Rows { view, owner, fragment };
     it.put_network(&group);
     let closed = isolation >= Isolation::Services;
     if closed {
         it.put_sets(&own_services);
     }
-    let inside = to(cluster, std::iter::once(&group).chain(closed.then_some(&own_services)));
+    let inside = to(view, std::iter::once(&group).chain(closed.then_some(&own_services)));
     it.put_acl("inside", &group, Stage::BeforeServices, ALLOW, "allow-related", &inside);
     it.log_direct(namespace, &group, &inside);
     if !closed {
         return;
     }
-    let others: Vec<Key> = cluster
+    let others: Vec<Key> = view
         .isolated(Isolation::Services)
         .filter(|other| *other != namespace)
         .map(|other| network(other))
         .collect();
     if !others.is_empty() {
-        it.put_acl("closed", &group, Stage::AfterServices, CLOSED, "drop", &to(cluster, &others));
+        it.put_acl("closed", &group, Stage::AfterServices, CLOSED, "drop", &to(view, &others));
     }
 }
 
 /// What keeps others out of a `Network` that is isolated.
-pub(in crate::unit) fn compile_custom(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
-    if !cluster.is_isolated_network(name) {
+pub(in crate::unit) fn compile_custom(view: &View<'_>, name: &str, fragment: &mut Fragment) {
+    if !view.is_isolated_network(name) {
         return;
     }
-    let (owner, group) = (cluster.custom_network_ref(name), custom(name));
-    let mut it = Rows { cluster, owner, fragment };
+    let (owner, group) = (view.custom_network_ref(name), custom(name));
+    let mut it = Rows { view, owner, fragment };
     // Its pods share the link, so what is sent on it stays among them.
     it.put_group(&group);
     it.put_sets(&group);
-    it.put_acl(
-        "inside",
-        &group,
-        Stage::BeforeServices,
-        ALLOW,
-        "allow-related",
-        &to(cluster, [&group]),
-    );
+    it.put_acl("inside", &group, Stage::BeforeServices, ALLOW, "allow-related", &to(view, [&group]));
 }
 
-/// Adds a pod's port and addresses to the networks it is in, and to the groups of those that have to be kept out of others.
-pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Placed, fragment: &mut Fragment) {
-    if !cluster.isolates() {
+/// Adds a port and its addresses to the networks it is in, and to the groups of those that have to be kept out of others.
+pub(in crate::unit) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
+    let (view, namespace) = (it.view, &it.name.namespace);
+    if !view.uses(Feature::Isolates) {
         return;
     }
-    let own = cluster.isolation(&pod.namespace);
+    let own = view.isolation(namespace);
     let (mut groups, mut sets) = (vec![Shared::Pods.key()], Vec::new());
-    if own < Isolation::Services && cluster.isolated(Isolation::Services).next().is_some() {
+    if own < Isolation::Services && view.uses(Feature::Closes) {
         groups.push(Shared::Outsiders.key());
     }
     if own >= Isolation::Pods {
-        groups.push(network(&pod.namespace));
-        sets.extend([Shared::Pods.key(), network(&pod.namespace)]);
+        groups.push(network(namespace));
+        sets.extend([Shared::Pods.key(), network(namespace)]);
     }
     if own >= Isolation::Services {
         sets.push(Shared::Closed.key());
     }
-    let assignment = cluster.records.assignment(pod, &of.uid);
-    let attachment = assignment.and_then(|assignment| assignment.attachment.as_ref());
-    if let Some(on) = attachment.filter(|on| cluster.is_isolated_network(&on.network)) {
+    let attachment = it.assignment.attachment.as_ref();
+    if let Some(on) = attachment.filter(|on| view.is_isolated_network(&on.network)) {
         groups.push(custom(&on.network));
         // A namespace that is isolated is so from others on the network as well.
         if own == Isolation::None {
@@ -183,12 +177,10 @@ pub(in crate::unit) fn join(cluster: &Cluster, pod: &PodName, of: &Pod, port: Pl
         }
     }
     for group in groups {
-        port.add_to::<PortGroup>(fragment, &group, "ports");
+        it.port.add_to::<PortGroup>(fragment, &group, "ports");
     }
-    if let Some(assignment) = assignment {
-        add_link(&Shared::Neighbours.key(), assignment, fragment);
-        sets.iter().for_each(|set| add_pod(set, assignment, fragment));
-    }
+    add_link(&Shared::Neighbours.key(), it.assignment, fragment);
+    sets.iter().for_each(|set| add_pod(set, it.assignment, fragment));
 }
 
 /// Adds a service's addresses to those that pods of other namespaces may not use.
@@ -207,7 +199,7 @@ enum Stage {
 
 /// Rows of one owner.
 struct Rows<'a> {
-    cluster: &'a Cluster,
+    view: &'a View<'a>,
     owner: ObjectRef,
     fragment: &'a mut Fragment,
 }
@@ -223,7 +215,7 @@ impl Rows<'_> {
         self.put_sets(group);
         // What is sent on the link names no address of a pod: to all, or to the address every interface makes for itself.
         let mut from = format!("inport == @{}", group_name(&Shared::Pods.key()));
-        if self.cluster.has_custom_networks() {
+        if self.view.uses(Feature::Networks) {
             // A network spans nodes, and on each OVN knows no ports of a group but the node's own.
             from = format!("({from} || {})", sent_by(&Shared::Neighbours.key()));
         }
@@ -233,7 +225,7 @@ impl Rows<'_> {
 
     /// What all isolated namespaces deny, of one of them and logged.
     fn log_direct(&mut self, namespace: &str, network: &Key, inside: &str) {
-        let Some(log) = self.cluster.log(namespace, Verdict::Dropped) else {
+        let Some(log) = self.view.log(namespace, Verdict::Dropped) else {
             return;
         };
         let (key, pods) = (Key::new(format!("{network}/direct")), Shared::Pods.key());
@@ -243,7 +235,7 @@ impl Rows<'_> {
     }
 
     fn put_sets(&mut self, set: &Key) {
-        put_sets(self.cluster, set, &self.owner, self.fragment);
+        put_sets(self.view, set, &self.owner, self.fragment);
     }
 
     fn put_acl(&mut self, what: &str, group: &Key, stage: Stage, priority: i64, action: &str, condition: &str) {

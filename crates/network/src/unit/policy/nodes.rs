@@ -2,7 +2,7 @@
 
 use netloom_ovsdb::{Atom, Table as _};
 
-use crate::cluster::Cluster;
+use crate::cluster::View;
 use crate::key::Key;
 use crate::northbound::{Member, RowId};
 use crate::policy::Selector;
@@ -24,19 +24,16 @@ pub(super) fn set(labels: &Selector, kind: Kind) -> String {
     set_name::<AddressSet>(&address_set(labels, kind))
 }
 
-pub(in crate::unit) fn compile(cluster: &Cluster, labels: &Selector, fragment: &mut Fragment) {
-    if cluster.node_users(labels).next().is_none() {
-        return;
-    }
+pub(in crate::unit) fn compile(view: &View<'_>, labels: &Selector, fragment: &mut Fragment) {
     for kind in KINDS {
-        put_address_set(address_set(labels, kind), &cluster.network_ref(), fragment);
+        put_address_set(address_set(labels, kind), &view.network_ref(), fragment);
     }
 }
 
 /// Adds a node's addresses to the sets it is in, whether or not it has subnets.
-pub(in crate::unit) fn join(cluster: &Cluster, name: &str, fragment: &mut Fragment) {
-    let Some(node) = cluster.nodes.get(name) else { return };
-    for labels in cluster.node_selectors().filter(|labels| labels.matches(&node.labels)) {
+pub(in crate::unit) fn join(view: &View<'_>, name: &str, fragment: &mut Fragment) {
+    let Some(node) = view.node(name) else { return };
+    for labels in view.node_sets(name) {
         for address in node.addresses.iter().chain(&node.other_addresses) {
             fragment.members.push(Member {
                 row: RowId::of(AddressSet::TABLE, &address_set(labels, Family::of(*address).into())),

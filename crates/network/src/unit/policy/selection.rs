@@ -3,9 +3,9 @@
 
 use netloom_ovsdb::{Atom, Table};
 
-use crate::cluster::{Cluster, Pod, PodName};
+use crate::cluster::View;
 use crate::key::Key;
-use crate::northbound::{Member, Placed, RowId, ids, put};
+use crate::northbound::{Member, RowId, ids, put};
 use crate::policy::log::Verdict;
 use crate::policy::{Direction, Namespaces, PolicyName, Role, Selection, User};
 use crate::problem::ObjectRef;
@@ -13,8 +13,8 @@ use crate::rows::{Acl, AddressSet, PortGroup};
 use crate::service::{Family, Protocol};
 use crate::unit::Fragment;
 use crate::unit::policy::clause::Kind;
-use crate::unit::policy::isolation::isolated;
-use crate::unit::policy::{DENY, Tier, acl};
+use crate::unit::policy::{DENY, Tier, acl, isolation};
+use crate::unit::port::Joining;
 
 /// Key of the port group of the pods that policies isolate.
 pub(super) fn port_group(pods: &Selection) -> Key {
@@ -52,29 +52,26 @@ pub(super) fn set_name<T: Table>(key: &Key) -> String {
 }
 
 /// Whose sets these are: a namespace's, or everybody's.
-pub(in crate::unit) fn owner(cluster: &Cluster, pods: &Selection) -> ObjectRef {
+pub(in crate::unit) fn owner(view: &View<'_>, pods: &Selection) -> ObjectRef {
     match &pods.namespaces {
-        Namespaces::Named(name) => cluster.namespace_ref(name),
-        Namespaces::Labelled(_) => cluster.network_ref(),
+        Namespaces::Named(name) => view.namespace_ref(name),
+        Namespaces::Labelled(_) => view.network_ref(),
     }
 }
 
-pub(in crate::unit) fn compile(cluster: &Cluster, pods: &Selection, role: &Role, fragment: &mut Fragment) {
-    if cluster.users(pods, role).next().is_none() {
-        return;
-    }
-    let owner = owner(cluster, pods);
+pub(in crate::unit) fn compile(view: &View<'_>, pods: &Selection, role: &Role, fragment: &mut Fragment) {
+    let owner = owner(view, pods);
     match role {
-        Role::Subject => compile_subject(cluster, pods, &owner, fragment),
+        Role::Subject => compile_subject(view, pods, &owner, fragment),
         Role::ClusterSubject => drop(put_port_group(&cluster_group(pods), &owner, fragment)),
         Role::Peers => {
-            for kind in Kind::of_pods(cluster) {
+            for kind in Kind::of_pods(view) {
                 put_address_set(address_set(pods, *kind), &owner, fragment);
             }
         }
         Role::Port(port, protocol) => {
-            for port_number in cluster.numbers(pods, port, *protocol) {
-                for kind in Kind::of_pods(cluster) {
+            for port_number in view.numbers(pods, port, *protocol) {
+                for kind in Kind::of_pods(view) {
                     put_address_set(named_set(pods, port, *protocol, port_number, *kind), &owner, fragment);
                 }
             }
@@ -82,14 +79,11 @@ pub(in crate::unit) fn compile(cluster: &Cluster, pods: &Selection, role: &Role,
     }
 }
 
-/// Adds a pod's port and addresses to the sets it is in.
-pub(in crate::unit) fn join(cluster: &Cluster, name: &PodName, pod: &Pod, port: Placed, fragment: &mut Fragment) {
-    let Some(assignment) = cluster.records.assignment(name, &pod.uid) else {
-        return;
-    };
-    let addresses = assignment.addresses.iter().map(|ip| (Family::of(*ip).into(), ip.to_string()));
+/// Adds a port and its addresses to the sets its pod is in.
+pub(in crate::unit) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
+    let addresses = it.assignment.addresses.iter().map(|ip| (Family::of(*ip).into(), ip.to_string()));
     let addresses: Vec<(Kind, String)> = addresses
-        .chain(assignment.link().map(|mac| (Kind::Link, mac.to_string())))
+        .chain(it.assignment.link().map(|mac| (Kind::Link, mac.to_string())))
         .collect();
     let mut add_addresses = |key: &dyn Fn(Kind) -> Key| {
         for (kind, address) in &addresses {
@@ -101,38 +95,35 @@ pub(in crate::unit) fn join(cluster: &Cluster, name: &PodName, pod: &Pod, port: 
         }
     };
     let mut groups = Vec::new();
-    for (pods, roles) in cluster.selections_of(name, pod) {
-        for role in roles.keys() {
+    for (pods, roles) in it.view.selections_of(it.name, it.pod) {
+        for role in roles {
             match role {
                 Role::Subject => groups.push(port_group(pods)),
                 Role::ClusterSubject => groups.push(cluster_group(pods)),
                 Role::Peers => add_addresses(&|kind| address_set(pods, kind)),
                 Role::Port(port, protocol) => {
-                    let numbers = pod
-                        .offers()
-                        .into_iter()
-                        .filter(|(offer, _)| offer.0 == *port && offer.1 == *protocol);
-                    for (_, number) in numbers {
+                    let numbers = it.pod.offers().into_iter();
+                    for (_, number) in numbers.filter(|(offer, _)| offer.0 == *port && offer.1 == *protocol) {
                         add_addresses(&|kind| named_set(pods, port, *protocol, number, kind));
                     }
                 }
             }
         }
     }
-    if let (Some(node), false) = (&pod.node, groups.is_empty()) {
-        groups.push(isolated(node));
+    if !groups.is_empty() {
+        isolation::join(it, fragment);
     }
     for group in groups {
-        port.add_to::<PortGroup>(fragment, &group, "ports");
+        it.port.add_to::<PortGroup>(fragment, &group, "ports");
     }
 }
 
-fn compile_subject(cluster: &Cluster, pods: &Selection, owner: &ObjectRef, fragment: &mut Fragment) {
+fn compile_subject(view: &View<'_>, pods: &Selection, owner: &ObjectRef, fragment: &mut Fragment) {
     let group = port_group(pods);
     let name = put_port_group(&group, owner, fragment);
     for direction in Direction::ALL {
-        let isolates = |name: &PolicyName| cluster.policy(name).is_some_and(|policy| policy.rules.contains_key(&direction));
-        let users = cluster.users(pods, &Role::Subject).filter_map(|user| match user {
+        let isolates = |name: &PolicyName| view.policy(name).is_some_and(|policy| policy.rules.contains_key(&direction));
+        let users = view.users(pods, &Role::Subject).filter_map(|user| match user {
             User::Policy(policy) => Some(policy),
             User::Cluster(_) => None,
         });
@@ -149,7 +140,7 @@ fn compile_subject(cluster: &Cluster, pods: &Selection, owner: &ObjectRef, fragm
                 format!("{} && ip", direction.of_group(&name)),
             )
         };
-        if let Some(log) = cluster.log(&first.namespace, Verdict::Dropped) {
+        if let Some(log) = view.log(&first.namespace, Verdict::Dropped) {
             let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
             row = log.on(row, &format!("{}/{}", first.namespace, names.join(",")));
         }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use netloom_ovsdb::{Atom, Table};
 
-use crate::cluster::Cluster;
+use crate::cluster::View;
 use crate::ipam::Assignment;
 use crate::key::Key;
 use crate::northbound::{Member, RowId, ids, put};
@@ -32,10 +32,10 @@ pub(super) fn group_name(group: &Key) -> String {
 }
 
 /// Packets whose address on one side is in any of these sets.
-pub(super) fn among<'a>(cluster: &Cluster, side: Side, sets: impl IntoIterator<Item = &'a Key>) -> String {
+pub(super) fn among<'a>(view: &View<'_>, side: Side, sets: impl IntoIterator<Item = &'a Key>) -> String {
     let mut addresses = Addresses::new(side);
     for set in sets {
-        addresses.add_sets(Kind::of_pods(cluster), |kind| name::<AddressSet>(&of_kind(set, kind)));
+        addresses.add_sets(Kind::of_pods(view), |kind| name::<AddressSet>(&of_kind(set, kind)));
     }
     addresses.to_clause().unwrap_or_default()
 }
@@ -55,8 +55,8 @@ pub(super) fn put_group(key: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
 }
 
 /// A set of each kind.
-pub(super) fn put_sets(cluster: &Cluster, set: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
-    Kind::of_pods(cluster).iter().for_each(|kind| put_set(set, *kind, owner, fragment));
+pub(super) fn put_sets(view: &View<'_>, set: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
+    Kind::of_pods(view).iter().for_each(|kind| put_set(set, *kind, owner, fragment));
 }
 
 /// A set of one kind.

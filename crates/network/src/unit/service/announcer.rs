@@ -7,9 +7,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::cluster::Cluster;
-use crate::ipam::Mac;
-use crate::key::{ADDRESSES, Key, UID};
+use crate::cluster::{NodeName, View};
+use crate::ipam::{External, Mac};
+use crate::key::{ADDRESSES, Key, MAC, UID};
 use crate::northbound::{ids, put};
 use crate::problem::ObjectRef;
 use crate::rows::{HaChassis, HaChassisGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort};
@@ -22,24 +22,28 @@ use crate::unit::{Fragment, join};
 const MOST_CANDIDATES: usize = 5;
 /// Priority of the node OVN takes first.
 const FIRST_PRIORITY: i64 = 100;
-/// The first half of every announcer's Ethernet address; agents tell announced traffic by it.
-const MAC_PREFIX: [u8; 3] = [0x0a, 0x6c, 0x6f];
 
 /// Name of the router port with a service's external addresses.
 pub fn announcer_port(name: &ServiceName) -> String {
     format!("announcer_{}_{}_port", name.namespace, name.name)
 }
 
-pub(super) fn compile(cluster: &Cluster, name: &ServiceName, service: &Service, ports: &[Port<'_>], fragment: &mut Fragment) {
-    let addresses = cluster.records.external_of(name, &service.uid);
-    let Some(mac) = mac(addresses) else { return };
-    let owner = cluster.service_ref(name);
+pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, ports: &[Port<'_>], fragment: &mut Fragment) {
+    let Some(External { addresses, mac, .. }) = view.external(name, &service.uid) else {
+        return;
+    };
+    let Some(first) = addresses.first() else { return };
+    let owner = view.service_ref(name);
     let both = format!("{}_{}", name.namespace, name.name);
 
     let router = Key::new(format!("announcer/{name}"));
     let mut external_ids = ids(&router, &owner);
     external_ids.insert(UID.to_owned(), service.uid.clone());
     external_ids.insert(ADDRESSES.to_owned(), join(addresses.iter().map(|ip| IpNet::from(*ip))));
+    if Mac::announcers(*first).next() != Some(*mac) {
+        // Another announcer has the one that follows from the address.
+        external_ids.insert(MAC.to_owned(), mac.to_string());
+    }
     let row = LogicalRouter {
         name: format!("announcer_{both}"),
         external_ids,
@@ -48,7 +52,7 @@ pub(super) fn compile(cluster: &Cluster, name: &ServiceName, service: &Service, 
     put(fragment, &router, row);
 
     // Without a node to be on, a port would answer on every node.
-    let candidates = candidates(cluster, name, service, ports);
+    let candidates = candidates(view, name, service, ports);
     if candidates.is_empty() {
         return;
     }
@@ -90,11 +94,11 @@ fn compile_candidate(name: &ServiceName, group: &Key, node: &str, priority: i64,
 
 /// Nodes that may announce, best first: ready ones before others, and among equals each service in an order of its own, so that
 /// services spread and a node that comes or goes moves only its own.
-fn candidates<'a>(cluster: &'a Cluster, name: &ServiceName, service: &Service, ports: &[Port<'_>]) -> Vec<&'a str> {
-    let eligible = cluster
-        .nodes
-        .iter()
-        .filter(|(name, node)| !node.excluded && cluster.gateway(name).is_some());
+fn candidates<'a>(view: &'a View<'a>, name: &ServiceName, service: &Service, ports: &[Port<'_>]) -> Vec<&'a str> {
+    let slotted: BTreeSet<&NodeName> = view.slotted_nodes().collect();
+    let eligible = view
+        .hosts()
+        .filter(|(name, host)| !host.excluded && host.gateway().is_some() && slotted.contains(name));
     let mut nodes: Vec<(bool, u64, &str)> = eligible
         .map(|(node, facts)| (!facts.ready, rank(name, node), node.as_str()))
         .collect();
@@ -129,13 +133,6 @@ fn rank(service: &ServiceName, node: &str) -> u64 {
 fn network(address: IpAddr) -> String {
     let prefix = if address.is_ipv4() { 0 } else { 128 };
     format!("{address}/{prefix}")
-}
-
-/// The Ethernet address follows from the first address, so no two announcers of a pool have the same.
-fn mac(addresses: &[IpAddr]) -> Option<Mac> {
-    let Mac([_, _, _, a, b, c]) = Mac::of(*addresses.first()?);
-    let [x, y, z] = MAC_PREFIX;
-    Some(Mac([x, y, z, a, b, c]))
 }
 
 #[cfg(test)]

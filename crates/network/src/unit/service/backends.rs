@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use crate::cluster::Cluster;
+use crate::cluster::View;
+use crate::ipam::Space;
 use crate::service::{Endpoint, Family, ServiceName, ServicePort};
 use crate::settings::Settings;
 
@@ -113,20 +114,20 @@ impl<'a> Port<'a> {
 
 /// The ports of a service with their endpoints, and the addresses of endpoints that no pod has.
 pub(crate) fn gather<'a>(
-    cluster: &'a Cluster,
+    view: &'a View<'a>,
     settings: &Settings,
     name: &ServiceName,
     ports: &'a [ServicePort],
 ) -> (Vec<Port<'a>>, BTreeSet<IpAddr>) {
     let mut strays = BTreeSet::new();
     let nobody = |endpoint: &Endpoint| {
-        !endpoint.pod && settings.is_pod_address(endpoint.address) && cluster.records.owner(endpoint.address).is_none()
+        !endpoint.pod && settings.is_pod_address(endpoint.address) && view.holder(Space::Cluster, endpoint.address).is_none()
     };
     let ports = ports
         .iter()
         .map(|port| {
             let mut found: BTreeMap<SocketAddr, &Endpoint> = BTreeMap::new();
-            for slice in cluster.slices_of(name) {
+            for slice in view.slices_of(name) {
                 let matching = slice.ports.iter().filter(|p| p.name == port.name && p.protocol == port.protocol);
                 for (number, endpoint) in matching.flat_map(|p| slice.endpoints.iter().map(|endpoint| (p.port, endpoint))) {
                     if nobody(endpoint) {

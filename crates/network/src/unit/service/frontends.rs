@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::cluster::{Cluster, Vip};
+use crate::cluster::View;
+use crate::ipam::{Holder, Space};
 use crate::problem::Problem;
 use crate::service::{Family, Protocol, Service, ServiceKind, ServiceName};
 use crate::settings::Settings;
@@ -32,14 +33,14 @@ pub(crate) enum Reach<'a> {
 
 /// Everything a service serves.
 pub(crate) fn frontends<'a>(
-    cluster: &'a Cluster,
+    view: &'a View<'a>,
     settings: &Settings,
     name: &ServiceName,
     service: &Service,
     ports: &'a [Port<'a>],
     problems: &mut Vec<Problem>,
 ) -> Vec<Frontend<'a>> {
-    let external = external_addresses(cluster, settings, name, service, problems);
+    let external = external_addresses(view, settings, name, service, problems);
     let families: BTreeSet<Family> = service.cluster_ips.iter().map(|ip| Family::of(*ip)).collect();
     let node_port_addresses = settings.node_port_addresses();
     let on_nodes = node_port_addresses.iter().filter(|ip| families.contains(&Family::of(**ip)));
@@ -55,18 +56,18 @@ pub(crate) fn frontends<'a>(
             });
         };
         service.cluster_ips.iter().for_each(|ip| add(*ip, port, Reach::Inside));
-        if cluster.is_closed(name) {
+        if view.is_closed(name) {
             continue;
         }
         for ip in &external {
-            match owner(cluster, (*ip, protocol, port)) {
-                Some(other) if other != name => problems.push(in_use(cluster, name, SocketAddr::new(*ip, port), protocol, other)),
+            match owner(view, *ip, protocol, port) {
+                Some(other) if other != name => problems.push(in_use(view, name, SocketAddr::new(*ip, port), protocol, other)),
                 _ => add(*ip, port, Reach::Everywhere),
             }
         }
         if let Some(node_port) = served.port.node_port.filter(|_| service.kind != ServiceKind::ClusterIp) {
             on_nodes.clone().for_each(|ip| add(*ip, node_port, Reach::Everywhere));
-            for (node, ip) in with_backends(cluster, service, served) {
+            for (node, ip) in with_backends(view, service, served) {
                 add(ip, node_port, Reach::Node(node));
             }
         }
@@ -76,14 +77,14 @@ pub(crate) fn frontends<'a>(
 
 /// Nodes that have backends of their own for clients that must stay on the node they address, with their addresses. Answers to pods and nodes
 /// do not pass the gateway, which alone could keep their address, so their own switch serves them.
-fn with_backends<'a>(cluster: &'a Cluster, service: &Service, served: &Port<'_>) -> BTreeSet<(&'a str, IpAddr)> {
+fn with_backends<'a>(view: &'a View<'a>, service: &Service, served: &Port<'_>) -> BTreeSet<(&'a str, IpAddr)> {
     if !service.external_local {
         return BTreeSet::new();
     }
     let mut found = BTreeSet::new();
     for family in service.cluster_ips.iter().map(|ip| Family::of(*ip)) {
         for name in served.endpoints(family).nodes() {
-            let Some((name, node)) = cluster.nodes.get_key_value(name) else {
+            let Some((name, node)) = view.named_host(name) else {
                 continue;
             };
             let own = node.addresses.iter().find(|ip| Family::of(**ip) == family);
@@ -95,7 +96,7 @@ fn with_backends<'a>(cluster: &'a Cluster, service: &Service, served: &Port<'_>)
 
 /// External addresses of a service: given from pools, or claimed by its spec or by the status another controller wrote.
 fn external_addresses(
-    cluster: &Cluster,
+    view: &View<'_>,
     settings: &Settings,
     name: &ServiceName,
     service: &Service,
@@ -107,31 +108,31 @@ fn external_addresses(
             return true;
         };
         let why = format!("{ip} lies in {range} of the cluster network, which is not reached from outside; use another external address");
-        problems.push(Problem::new(cluster.service_ref(name), "ExternalAddressRefused", why));
+        problems.push(Problem::new(view.service_ref(name), "ExternalAddressRefused", why));
         false
     });
-    addresses.extend(cluster.records.external_of(name, &service.uid));
+    addresses.extend(view.external_addresses(name, &service.uid));
     addresses
 }
 
 /// The service that has an external address and port: of all that want it, the oldest.
-fn owner(cluster: &Cluster, vip: Vip) -> Option<&ServiceName> {
-    let (address, protocol, port) = vip;
-    let serves = |name: &&ServiceName| {
-        let service = cluster.services.get(*name);
-        service.is_some_and(|service| service.ports.iter().any(|p| p.protocol == protocol && p.port == port))
+fn owner<'a>(view: &View<'a>, address: IpAddr, protocol: Protocol, port: u16) -> Option<&'a ServiceName> {
+    let given = match view.holder(Space::External, address) {
+        Some(Holder::Service(name)) => view.service(name).map(|service| (name, service)),
+        _ => None,
     };
-    let given = cluster.records.external_owner(address).filter(serves);
-    let age = |name: &&ServiceName| {
-        cluster
-            .services
-            .get(*name)
-            .map(|service| (service.created.as_str(), (*name).clone()))
-    };
-    given.into_iter().chain(cluster.claimants(vip).next()).min_by_key(age)
+    let serves = |service: &Service| service.ports.iter().any(|p| p.protocol == protocol && p.port == port);
+    let given = given
+        .filter(|(_, service)| serves(service))
+        .map(|(name, service)| (service.created.as_str(), name));
+    let mut claims = view
+        .claims(address)
+        .filter(|claim| claim.protocol == protocol && claim.port == port);
+    let claimed = claims.next().map(|claim| (claim.created.as_str(), &claim.service));
+    given.into_iter().chain(claimed).min().map(|(_, name)| name)
 }
 
-fn in_use(cluster: &Cluster, name: &ServiceName, at: SocketAddr, protocol: Protocol, other: &ServiceName) -> Problem {
+fn in_use(view: &View<'_>, name: &ServiceName, at: SocketAddr, protocol: Protocol, other: &ServiceName) -> Problem {
     let why = format!("{at}/{protocol} belongs to Service/{other}, which is older; use another address or port");
-    Problem::new(cluster.service_ref(name), "AddressInUse", why)
+    Problem::new(view.service_ref(name), "AddressInUse", why)
 }

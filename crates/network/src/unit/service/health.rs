@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::annotations::HealthCheck;
-use crate::cluster::Cluster;
+use crate::cluster::View;
 use crate::ipam::PROBE_HOST;
 use crate::key::Key;
 use crate::northbound::{Placed, RowId, ids, put};
@@ -23,8 +23,8 @@ pub(super) fn can_check(protocol: Protocol) -> bool {
 }
 
 /// For each backend that is a pod: its port, and where its probes come from. The others are not checked.
-pub(super) fn mappings(cluster: &Cluster, backends: &[Backend<'_>]) -> BTreeMap<String, String> {
-    backends.iter().filter_map(|backend| mapping(cluster, backend.at.ip())).collect()
+pub(super) fn mappings(view: &View<'_>, backends: &[Backend<'_>]) -> BTreeMap<String, String> {
+    backends.iter().filter_map(|backend| mapping(view, backend.at.ip())).collect()
 }
 
 /// The check of one address and port; rows that serve the same one share it.
@@ -58,16 +58,18 @@ pub(super) fn compile(
     put(fragment, &key, row)
 }
 
-fn mapping(cluster: &Cluster, backend: IpAddr) -> Option<(String, String)> {
+fn mapping(view: &View<'_>, backend: IpAddr) -> Option<(String, String)> {
+    let (port, assignment) = view.port_at(backend)?;
     // A pod on a network answers by its router, and OVN would not hear it.
-    let pod = cluster
-        .records
-        .owner(backend)
-        .filter(|pod| cluster.records.attachment(pod).is_none())?;
-    let node = cluster.pods.get(pod)?.node.as_deref()?;
-    let subnet = cluster.records.subnets(node).into_iter().find(|subnet| subnet.contains(&backend))?;
+    if assignment.attachment.is_some() {
+        return None;
+    }
+    let subnet = view
+        .subnets(&assignment.node)
+        .into_iter()
+        .find(|subnet| subnet.contains(&backend))?;
     let probe = nth_host(&subnet, PROBE_HOST)?.addr();
-    Some((bracketed(backend), format!("{}:{}", pod.port(), bracketed(probe))))
+    Some((bracketed(backend), format!("{port}:{}", bracketed(probe))))
 }
 
 fn bracketed(address: IpAddr) -> String {

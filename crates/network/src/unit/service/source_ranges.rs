@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::cluster::{Cluster, Node};
+use crate::cluster::{Host, View};
 use crate::ipam::SERVICE_HOST;
 use crate::key::Key;
 use crate::northbound::{ids, put};
@@ -20,17 +20,17 @@ use crate::unit::network::edge;
 /// Above what policies allow.
 const PRIORITY: i64 = 2000;
 
-pub(super) fn compile(cluster: &Cluster, name: &ServiceName, service: &Service, fragment: &mut Fragment) {
+pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, fragment: &mut Fragment) {
     let restricted = service.kind == ServiceKind::LoadBalancer && !service.source_ranges.is_empty();
     if !restricted {
         return;
     }
     let addresses = if service.is_ours() {
-        cluster.records.external_of(name, &service.uid)
+        view.external_addresses(name, &service.uid)
     } else {
         &service.status_addresses
     };
-    let owner = cluster.service_ref(name);
+    let owner = view.service_ref(name);
     let ranges = read(&service.source_ranges).unwrap_or_else(|why| {
         fragment.problems.push(Problem::new(owner.clone(), "InvalidSourceRange", why));
         Vec::new()
@@ -43,7 +43,7 @@ pub(super) fn compile(cluster: &Cluster, name: &ServiceName, service: &Service, 
             continue;
         }
         let mut condition = format!("{ip}.dst == {{{}}}", closed.join(", "));
-        open.extend(service_ports(cluster, &open, family));
+        open.extend(service_ports(view, &open, family));
         if !open.is_empty() {
             let open: Vec<String> = open.iter().map(ToString::to_string).collect();
             condition = format!("{condition} && {ip}.src != {{{}}}", open.join(", "));
@@ -62,10 +62,10 @@ pub(super) fn compile(cluster: &Cluster, name: &ServiceName, service: &Service, 
 }
 
 /// Addresses of the service ports of nodes whose own address is in these ranges.
-fn service_ports(cluster: &Cluster, ranges: &[IpNet], family: Family) -> Vec<IpNet> {
-    let let_in = |node: &&Node| node.addresses.iter().any(|ip| ranges.iter().any(|range| range.contains(ip)));
-    let nodes = cluster.nodes.iter().filter(|(_, node)| let_in(node));
-    let subnets = nodes.flat_map(|(name, _)| cluster.records.subnets(name));
+fn service_ports(view: &View<'_>, ranges: &[IpNet], family: Family) -> Vec<IpNet> {
+    let let_in = |host: &Host| host.addresses.iter().any(|ip| ranges.iter().any(|range| range.contains(ip)));
+    let nodes = view.hosts().filter(|(_, host)| let_in(host));
+    let subnets = nodes.flat_map(|(name, _)| view.subnets(name));
     let hosts = subnets.filter_map(|subnet| nth_host(&subnet, SERVICE_HOST));
     hosts
         .map(|host| IpNet::from(host.addr()))

@@ -1,11 +1,11 @@
-//! Load balancers of a service. Those that are the same everywhere go into the group all switches (or all gateways) have; those whose
-//! backends depend on the node become views: a row of its own for a node or a zone with endpoints of its own, one for all the others.
+//! Load balancers of a service. Those that are the same everywhere are in the group that all switches, or all gateways, have. Those whose
+//! backends depend on the node have a row for each audience: a node or a zone with endpoints of its own, and all the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use crate::annotations::HealthCheck;
-use crate::cluster::{Cluster, NodeName};
+use crate::cluster::{Feature, NodeName, View};
 use crate::ipam::MANAGEMENT_HOST;
 use crate::key::{HEALTH_CHECK_PORT, Key, LOCAL, NODE_ADDRESSES, READY_ENDPOINTS};
 use crate::northbound::{Placed, group_key, ids, put};
@@ -23,7 +23,7 @@ pub(crate) const MOST_BACKENDS: usize = 500;
 
 /// Where a load balancer works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Site {
     /// On nodes' switches, for pods and for the node itself.
     Switch,
     /// On gateways, for clients outside.
@@ -32,7 +32,7 @@ pub(super) enum Place {
 
 /// Nodes that are given the same backends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum View {
+enum Audience {
     Everywhere,
     /// Everywhere too, for what has no endpoint. A gateway gives what it forwards its own address as source, and would do so with a
     /// refusal, which the client then would not know as one; so these are apart and keep theirs.
@@ -46,14 +46,14 @@ enum View {
 
 /// What the load balancers of a service have in common.
 pub(super) struct Balancers<'a> {
-    pub(super) cluster: &'a Cluster,
+    pub(super) view: &'a View<'a>,
     pub(super) name: &'a ServiceName,
     pub(super) service: &'a Service,
     pub(super) owner: ObjectRef,
     pub(super) health: Option<HealthCheck>,
     /// Most endpoints any address and port would have.
     pub(super) most: usize,
-    /// Whether some endpoint is in a host's network.
+    /// Whether some endpoint is in a host's network; asked only where nodes serve each for itself.
     pub(super) hosts: bool,
 }
 
@@ -61,12 +61,12 @@ impl Balancers<'_> {
     /// All rows of the service.
     pub(super) fn compile(&mut self, frontends: &[Frontend<'_>], fragment: &mut Fragment) {
         let mut all = frontends.iter().flat_map(|frontend| frontend.endpoints.all());
-        self.hosts = all.any(|backend| self.is_in_host(backend));
+        self.hosts = self.service.external_local && all.any(|backend| self.is_in_host(backend));
         for protocol in Protocol::ALL {
             let of_protocol: Vec<&Frontend<'_>> = frontends.iter().filter(|f| f.protocol == protocol).collect();
-            self.compile_place(Place::Switch, protocol, &of_protocol, fragment);
+            self.compile_site(Site::Switch, protocol, &of_protocol, fragment);
             let external: Vec<&Frontend<'_>> = of_protocol.into_iter().filter(|f| f.reach == Reach::Everywhere).collect();
-            self.compile_place(Place::Gateway, protocol, &external, fragment);
+            self.compile_site(Site::Gateway, protocol, &external, fragment);
         }
         if self.most > MOST_BACKENDS {
             let why = format!(
@@ -78,50 +78,50 @@ impl Balancers<'_> {
         }
     }
 
-    fn compile_place(&mut self, place: Place, protocol: Protocol, frontends: &[&Frontend<'_>], fragment: &mut Fragment) {
-        let depends = |f: &&&Frontend<'_>| self.is_local(place, f) || (f.endpoints.has_hints() && !matches!(f.reach, Reach::Node(_)));
+    fn compile_site(&mut self, site: Site, protocol: Protocol, frontends: &[&Frontend<'_>], fragment: &mut Fragment) {
+        let depends = |f: &&&Frontend<'_>| self.is_local(site, f) || (f.endpoints.has_hints() && !matches!(f.reach, Reach::Node(_)));
         let (dependent, same): (Vec<&Frontend<'_>>, Vec<&Frontend<'_>>) = frontends.iter().partition(depends);
-        let refused = |f: &&Frontend<'_>| place == Place::Gateway && f.endpoints.is_empty();
+        let refused = |f: &&Frontend<'_>| site == Site::Gateway && f.endpoints.is_empty();
         let (refused, served): (Vec<&Frontend<'_>>, Vec<&Frontend<'_>>) = same.into_iter().partition(refused);
-        for (view, same) in [(View::Everywhere, served), (View::Refused, refused)] {
+        for (audience, same) in [(Audience::Everywhere, served), (Audience::Refused, refused)] {
             if !same.is_empty() {
-                let group = if place == Place::Switch { SERVICES_GROUP } else { GATEWAYS_GROUP };
-                self.compile_view(place, protocol, &view, &same, fragment)
+                let group = if site == Site::Switch { SERVICES_GROUP } else { GATEWAYS_GROUP };
+                self.compile_row(site, protocol, &audience, &same, fragment)
                     .add_to::<LoadBalancerGroup>(fragment, &group_key(group), "load_balancer");
             }
         }
         if dependent.is_empty() {
             return;
         }
-        if place == Place::Switch && self.cluster.has_custom_networks() {
-            self.compile_view(place, protocol, &View::Networks, &dependent, fragment)
+        if site == Site::Switch && self.view.uses(Feature::Networks) {
+            self.compile_row(site, protocol, &Audience::Networks, &dependent, fragment)
                 .add_to::<LoadBalancerGroup>(fragment, &group_key(NETWORKS_GROUP), "load_balancer");
         }
-        let mut views: BTreeMap<View, Vec<&NodeName>> = BTreeMap::new();
-        for node in self.cluster.records.nodes().filter(|node| self.is_at(place, node)) {
-            views.entry(self.view_of(place, node, &dependent)).or_default().push(node);
+        let mut audiences: BTreeMap<Audience, Vec<&NodeName>> = BTreeMap::new();
+        for node in self.view.slotted_nodes().filter(|node| self.is_at(site, node)) {
+            audiences.entry(self.audience_of(site, node, &dependent)).or_default().push(node);
         }
-        for (view, nodes) in views {
-            let row = self.compile_view(place, protocol, &view, &dependent, fragment);
+        for (audience, nodes) in audiences {
+            let row = self.compile_row(site, protocol, &audience, &dependent, fragment);
             for name in nodes {
-                match place {
-                    Place::Switch => row.add_to::<LogicalSwitch>(fragment, &node::switch(name), "load_balancer"),
-                    Place::Gateway => row.add_to::<LogicalRouter>(fragment, &gateway::router(name), "load_balancer"),
+                match site {
+                    Site::Switch => row.add_to::<LogicalSwitch>(fragment, &node::switch(name), "load_balancer"),
+                    Site::Gateway => row.add_to::<LogicalRouter>(fragment, &gateway::router(name), "load_balancer"),
                 }
             }
         }
     }
 
-    /// One row: what the nodes of a view are given.
-    fn compile_view(
+    /// One row: what an audience is given.
+    fn compile_row(
         &mut self,
-        place: Place,
+        site: Site,
         protocol: Protocol,
-        view: &View,
+        audience: &Audience,
         frontends: &[&Frontend<'_>],
         fragment: &mut Fragment,
     ) -> Placed {
-        let (path, suffix) = suffixes(place, view);
+        let (path, suffix) = suffixes(site, audience);
         let key = Key::new(format!("service/{}/{protocol}{path}", self.name));
         let mut row = LoadBalancer {
             name: format!("service_{}_{}_{protocol}{suffix}", self.name.namespace, self.name.name),
@@ -131,14 +131,14 @@ impl Balancers<'_> {
         };
         let (mut starved, mut used, mut ready, mut checked) = (false, BTreeSet::new(), 0, Vec::new());
         for frontend in frontends {
-            let mut backends = self.backends(place, view, frontend);
+            let mut backends = self.backends(site, audience, frontend);
             self.most = self.most.max(backends.len());
             backends.truncate(MOST_BACKENDS);
-            starved |= backends.is_empty() && self.is_local(place, frontend) && !frontend.endpoints.is_empty();
-            let texts: Vec<String> = backends.iter().map(|backend| self.target(place, backend).to_string()).collect();
+            starved |= backends.is_empty() && self.is_local(site, frontend) && !frontend.endpoints.is_empty();
+            let texts: Vec<String> = backends.iter().map(|backend| self.target(site, backend).to_string()).collect();
             row.vips.insert(frontend.at.to_string(), texts.join(","));
             if self.health.is_some() && health::can_check(protocol) {
-                let mappings = health::mappings(self.cluster, &backends);
+                let mappings = health::mappings(self.view, &backends);
                 if !mappings.is_empty() {
                     checked.push(frontend.at);
                 }
@@ -151,20 +151,19 @@ impl Balancers<'_> {
             row.selection_fields = ["ip_src".to_owned(), "ipv6_src".to_owned()].into();
         }
         let is_node = |name: &str| {
-            self.cluster
-                .nodes
-                .get(name)
+            self.view
+                .host(name)
                 .is_some_and(|node| node.addresses.iter().any(|ip| used.contains(ip)))
         };
-        let keeps_source = match view {
-            View::Refused => true,
+        let keeps_source = match audience {
+            Audience::Refused => true,
             // The answer of the node itself would miss the gateway.
-            View::Node(name) if is_node(name) => false,
+            Audience::Node(name) if is_node(name) => false,
             _ => self.service.external_local,
         };
-        row.options = options(place, protocol, starved, keeps_source);
-        if place == Place::Gateway && self.service.external_local {
-            row.options.extend(self.told(view, ready));
+        row.options = options(site, protocol, starved, keeps_source);
+        if site == Site::Gateway && self.service.external_local {
+            row.options.extend(self.told(audience, ready));
         }
         let placed = put(fragment, &key, row);
         if let Some(check) = self.health {
@@ -180,11 +179,11 @@ impl Balancers<'_> {
     }
 
     /// What the agents are told of a service whose nodes serve it each for itself.
-    fn told(&self, view: &View, ready: usize) -> BTreeMap<String, String> {
+    fn told(&self, audience: &Audience, ready: usize) -> BTreeMap<String, String> {
         let served_by = if self.hosts { "hosts" } else { "pods" };
         let mut options = BTreeMap::from([(LOCAL.to_owned(), served_by.to_owned())]);
-        if let View::Node(name) = view {
-            let addresses = self.cluster.nodes.get(name).into_iter().flat_map(|node| &node.addresses);
+        if let Audience::Node(name) = audience {
+            let addresses = self.view.host(name).into_iter().flat_map(|node| &node.addresses);
             options.insert(NODE_ADDRESSES.to_owned(), join(addresses));
         }
         let port = self.service.health_check_port;
@@ -195,16 +194,16 @@ impl Balancers<'_> {
         options
     }
 
-    fn backends<'b>(&self, place: Place, view: &View, frontend: &Frontend<'b>) -> Vec<Backend<'b>> {
+    fn backends<'b>(&self, site: Site, audience: &Audience, frontend: &Frontend<'b>) -> Vec<Backend<'b>> {
         if let Reach::Node(name) = frontend.reach {
             return frontend.endpoints.local(name);
         }
-        let (node, zone) = match view {
-            View::Everywhere | View::Refused | View::Elsewhere | View::Networks => (None, None),
-            View::Zone(zone) => (None, Some(zone.as_str())),
-            View::Node(node) => (Some(node.as_str()), self.zone(node)),
+        let (node, zone) = match audience {
+            Audience::Everywhere | Audience::Refused | Audience::Elsewhere | Audience::Networks => (None, None),
+            Audience::Zone(zone) => (None, Some(zone.as_str())),
+            Audience::Node(node) => (Some(node.as_str()), self.zone(node)),
         };
-        if self.is_local(place, frontend) && *view != View::Networks {
+        if self.is_local(site, frontend) && *audience != Audience::Networks {
             return node.map(|node| frontend.endpoints.local(node)).unwrap_or_default();
         }
         frontend.endpoints.hinted(node, zone)
@@ -212,12 +211,12 @@ impl Balancers<'_> {
 
     /// Where a backend is found. A gateway has its node's own address and drops what comes from it, so it finds a backend in the host's
     /// network at the node's management port.
-    fn target(&self, place: Place, backend: &Backend<'_>) -> SocketAddr {
+    fn target(&self, site: Site, backend: &Backend<'_>) -> SocketAddr {
         let at = backend.at;
         let management = || {
-            let own = place == Place::Gateway && self.is_in_host(backend);
+            let own = site == Site::Gateway && self.is_in_host(backend);
             let name = backend.endpoint.node.as_ref().filter(|_| own)?;
-            let subnets = self.cluster.records.subnets(name);
+            let subnets = self.view.subnets(name);
             let subnet = subnets.iter().find(|subnet| is_ipv4(subnet) == at.is_ipv4())?;
             Some(SocketAddr::new(nth_host(subnet, MANAGEMENT_HOST)?.addr(), at.port()))
         };
@@ -225,46 +224,46 @@ impl Balancers<'_> {
     }
 
     fn is_in_host(&self, backend: &Backend<'_>) -> bool {
-        let node = backend.endpoint.node.as_ref().and_then(|name| self.cluster.nodes.get(name));
+        let node = backend.endpoint.node.as_ref().and_then(|name| self.view.host(name));
         node.is_some_and(|node| node.addresses.contains(&backend.at.ip()))
     }
 
-    fn view_of(&self, place: Place, node: &NodeName, frontends: &[&Frontend<'_>]) -> View {
+    fn audience_of(&self, site: Site, node: &NodeName, frontends: &[&Frontend<'_>]) -> Audience {
         let own = |f: &&Frontend<'_>| {
-            if self.is_local(place, f) {
+            if self.is_local(site, f) {
                 f.endpoints.nodes().any(|name| name == node)
             } else {
                 f.endpoints.prefers_node(node)
             }
         };
         if frontends.iter().any(own) {
-            return View::Node(node.clone());
+            return Audience::Node(node.clone());
         }
-        let zonal = |zone: &&str| frontends.iter().any(|f| !self.is_local(place, f) && f.endpoints.prefers_zone(zone));
+        let zonal = |zone: &&str| frontends.iter().any(|f| !self.is_local(site, f) && f.endpoints.prefers_zone(zone));
         self.zone(node)
             .filter(zonal)
-            .map_or(View::Elsewhere, |zone| View::Zone(zone.to_owned()))
+            .map_or(Audience::Elsewhere, |zone| Audience::Zone(zone.to_owned()))
     }
 
-    fn is_local(&self, place: Place, frontend: &Frontend<'_>) -> bool {
-        match place {
-            Place::Switch => self.service.internal_local && frontend.reach == Reach::Inside,
-            Place::Gateway => self.service.external_local,
+    fn is_local(&self, site: Site, frontend: &Frontend<'_>) -> bool {
+        match site {
+            Site::Switch => self.service.internal_local && frontend.reach == Reach::Inside,
+            Site::Gateway => self.service.external_local,
         }
     }
 
-    fn is_at(&self, place: Place, node: &str) -> bool {
-        place == Place::Switch || self.cluster.gateway(node).is_some()
+    fn is_at(&self, site: Site, node: &str) -> bool {
+        site == Site::Switch || self.view.gateway(node).is_some()
     }
 
     fn zone(&self, node: &str) -> Option<&str> {
-        self.cluster.nodes.get(node)?.zone.as_deref()
+        self.view.host(node)?.zone.as_deref()
     }
 }
 
 /// `starved`: a client is to wait rather than be refused, because another node has endpoints.
-fn options(place: Place, protocol: Protocol, starved: bool, keeps_source: bool) -> BTreeMap<String, String> {
-    let gateway = place == Place::Gateway;
+fn options(site: Site, protocol: Protocol, starved: bool, keeps_source: bool) -> BTreeMap<String, String> {
+    let gateway = site == Site::Gateway;
     let options = [
         (!starved).then_some(("reject", "true")),
         // A flow to a backend that is gone must not outlive it; connections of the other protocols end by themselves.
@@ -276,18 +275,18 @@ fn options(place: Place, protocol: Protocol, starved: bool, keeps_source: bool) 
     options.into_iter().flatten().map(text).collect()
 }
 
-/// What a view adds to the key and to the name of its row.
-fn suffixes(place: Place, view: &View) -> (String, String) {
-    let place = if place == Place::Switch { "" } else { "gateway" };
-    let (kind, name) = match view {
-        View::Everywhere => ("", ""),
-        View::Refused => ("refused", ""),
-        View::Node(name) => ("node", name.as_str()),
-        View::Zone(zone) => ("zone", zone.as_str()),
-        View::Elsewhere => ("elsewhere", ""),
-        View::Networks => ("networks", ""),
+/// What an audience adds to the key and to the name of its row.
+fn suffixes(site: Site, audience: &Audience) -> (String, String) {
+    let site = if site == Site::Switch { "" } else { "gateway" };
+    let (kind, name) = match audience {
+        Audience::Everywhere => ("", ""),
+        Audience::Refused => ("refused", ""),
+        Audience::Node(name) => ("node", name.as_str()),
+        Audience::Zone(zone) => ("zone", zone.as_str()),
+        Audience::Elsewhere => ("elsewhere", ""),
+        Audience::Networks => ("networks", ""),
     };
-    let words = || [place, kind, name].into_iter().filter(|word| !word.is_empty());
+    let words = || [site, kind, name].into_iter().filter(|word| !word.is_empty());
     (
         words().map(|word| format!("/{word}")).collect(),
         words().map(|word| format!("_{word}")).collect(),

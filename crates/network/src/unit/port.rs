@@ -1,43 +1,64 @@
-//! A pod's port: named `namespace/pod`, on its node's switch or that of its network, with its recorded addresses and no others, and in the
+//! A port: named `namespace/pod`, or `namespace/pod/interface` for a pod's further ones, on its node's switch or that of its network, with its recorded addresses and no others, and in the
 //! groups and sets of everything that says who reaches it.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::cluster::{Cluster, Pod, PodName};
-use crate::ipam::{Assignment, Attachment, GATEWAY_HOST, decide_addresses};
-use crate::key::{ADDRESSES, GATEWAYS, Key, NETWORK, NETWORK_ADDRESSES, UID};
-use crate::northbound::{ids, put};
+use crate::annotations;
+use crate::cluster::{Pod, PodName, View};
+use crate::decide::Decision;
+use crate::ipam::{Assignment, Attachment, GATEWAY_HOST, PortName};
+use crate::key::{ADDRESSES, GATEWAYS, Key, NETWORK, NETWORK_ADDRESSES, POD, UID};
+use crate::northbound::{Placed, ids, put};
 use crate::port::PortStatus;
 use crate::problem::Problem;
 use crate::rows::{LogicalSwitch, LogicalSwitchPort};
 use crate::settings::nth_host;
+use crate::status::Shows;
 use crate::unit::node::switch;
-use crate::unit::policy::{app, group, isolation, network, selection};
+use crate::unit::policy::{app, group, network, selection};
 use crate::unit::{Fragment, custom_network, join};
 
-/// Key of a pod's first port.
-pub(crate) fn port(name: &PodName) -> Key {
-    Key::new(format!("port/{}/{}/eth0", name.namespace, name.name))
+/// A port that is put into groups and sets.
+pub(super) struct Joining<'a> {
+    pub(super) view: &'a View<'a>,
+    pub(super) name: &'a PodName,
+    pub(super) pod: &'a Pod,
+    pub(super) assignment: &'a Assignment,
+    pub(super) port: Placed,
 }
 
-pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment) {
-    let Some(pod) = cluster.pods.get(name).filter(|pod| pod.wants_port()) else {
-        return;
-    };
-    let (Some(node), Some(assignment)) = (&pod.node, cluster.records.assignment(name, &pod.uid)) else {
-        fragment.problems.extend(decide_addresses(cluster, name).err());
-        return;
-    };
+fn key(name: &PortName) -> Key {
+    let PodName { namespace, name: pod } = &name.owner;
+    Key::new(format!("port/{namespace}/{pod}/{}", name.interface()))
+}
+
+pub(super) fn compile(view: &View<'_>, port: &PortName, fragment: &mut Fragment) {
     fragment
         .problems
-        .extend(misplaced(cluster, name, pod, assignment.attachment.as_ref()));
-    let wiring = wire(cluster, node, assignment);
-    let (key, owner) = (port(name), cluster.pod_ref(name));
+        .extend(view.refusals(&Decision::Port(port.clone())).iter().cloned());
+    let name = &port.owner;
+    let Some(pod) = view.pod(name).filter(|pod| pod.wants_port()) else {
+        return;
+    };
+    let Some(assignment) = view.assignment(port, &pod.uid) else {
+        return;
+    };
+    let node = &assignment.node;
+    fragment.problems.extend(misplaced(view, name, pod, assignment.attachment.as_ref()));
+    let wiring = wire(view, node, assignment);
+    let (key, owner) = (key(port), view.pod_ref(name));
+    if let Some(shows) = to_show(port, pod, assignment, &wiring) {
+        fragment.show(owner.clone(), shows);
+    }
     let mut external_ids = ids(&key, &owner);
+    external_ids.insert(
+        POD.to_owned(),
+        format!("{}:{}", name.namespace, name.machine().unwrap_or(&name.name)),
+    );
     external_ids.insert(UID.to_owned(), pod.uid.clone());
-    external_ids.insert(ADDRESSES.to_owned(), join(wiring.of_node));
+    external_ids.insert(ADDRESSES.to_owned(), join(&wiring.of_node));
     external_ids.insert(GATEWAYS.to_owned(), join(&wiring.gateways));
     let mut own = assignment.addresses.clone();
     let mut security = own.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -46,9 +67,9 @@ pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment
         Some(attachment) => {
             external_ids.insert(NETWORK.to_owned(), attachment.network.clone());
             external_ids.insert(NETWORK_ADDRESSES.to_owned(), join(&attachment.addresses));
-            custom_network::lead(cluster, &owner, assignment, attachment, fragment);
+            custom_network::lead(view, &owner, assignment, attachment, fragment);
             own.extend(attachment.addresses.iter().map(IpNet::addr));
-            let network = cluster.network_in_force(&attachment.network);
+            let network = view.network(&attachment.network).map(|record| &record.read);
             security = own.iter().map(ToString::to_string).collect();
             // Whoever leads out of the network also has what is behind it.
             let behind = own
@@ -60,7 +81,7 @@ pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment
     };
     let mac = assignment.mac;
     let row = LogicalSwitchPort {
-        name: name.port(),
+        name: port.to_string(),
         addresses: [format!(
             "{mac} {}",
             own.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
@@ -74,13 +95,17 @@ pub(super) fn compile(cluster: &Cluster, name: &PodName, fragment: &mut Fragment
     let placed = put(fragment, &key, row);
     placed.add_to::<LogicalSwitch>(fragment, &on, "ports");
     // In the same transaction as the port: there is no moment in which it is not isolated.
-    selection::join(cluster, name, pod, placed, fragment);
-    network::join(cluster, name, pod, placed, fragment);
-    let in_app = app::join(cluster, name, pod, placed, fragment);
-    let in_group = group::join(cluster, name, pod, placed, fragment);
-    if in_app || in_group {
-        isolation::join(node, placed, fragment);
-    }
+    let joining = Joining {
+        view,
+        name,
+        pod,
+        assignment,
+        port: placed,
+    };
+    selection::join(&joining, fragment);
+    network::join(&joining, fragment);
+    app::join(&joining, fragment);
+    group::join(&joining, fragment);
 }
 
 /// How a pod's interface is configured.
@@ -91,8 +116,8 @@ struct Wiring {
     gateways: Vec<IpAddr>,
 }
 
-fn wire(cluster: &Cluster, node: &str, assignment: &Assignment) -> Wiring {
-    let subnets = cluster.records.subnets(node);
+fn wire(view: &View<'_>, node: &str, assignment: &Assignment) -> Wiring {
+    let subnets = view.subnets(node);
     let within = |ip: &IpAddr| subnets.iter().find(|subnet| subnet.contains(ip));
     let of_node = assignment.addresses.iter();
     let gateways = match &assignment.attachment {
@@ -102,8 +127,8 @@ fn wire(cluster: &Cluster, node: &str, assignment: &Assignment) -> Wiring {
         }
         Some(attachment) => {
             let families = |gateway: &IpAddr| assignment.addresses.iter().any(|ip| ip.is_ipv4() == gateway.is_ipv4());
-            let network = cluster.network_in_force(&attachment.network).into_iter();
-            let gateways = network.flat_map(|network| network.gateways.iter().copied());
+            let network = view.network(&attachment.network).into_iter();
+            let gateways = network.flat_map(|network| network.read.gateways.iter().copied());
             gateways.filter(families).collect()
         }
     };
@@ -113,31 +138,34 @@ fn wire(cluster: &Cluster, node: &str, assignment: &Assignment) -> Wiring {
     }
 }
 
-/// What the machine behind a port has to be told, once it has addresses.
-pub fn status(cluster: &Cluster, name: &PodName) -> Option<PortStatus> {
-    let pod = cluster.pods.get(name)?;
-    let assignment = cluster.records.assignment(name, &pod.uid)?;
-    let wiring = wire(cluster, pod.node.as_deref()?, assignment);
+/// What a pod on a network, or the port of a machine, has to show and does not. There it is found again when the database is lost.
+fn to_show(name: &PortName, pod: &Pod, assignment: &Assignment, wiring: &Wiring) -> Option<Shows> {
     let on_network = assignment.attachment.as_ref();
+    let addresses = on_network.map(|on| join(on.addresses.iter().map(IpNet::addr)));
+    let shown = addresses.is_none() || pod.annotations.get(annotations::NETWORK_ADDRESSES) == addresses.as_ref();
+    if name.owner.machine().is_none() {
+        return addresses.filter(|_| !shown).map(Shows::NetworkAddresses);
+    }
     // On a network the subnet of its node is elsewhere, behind the gateway.
-    let addresses = match on_network {
-        None => wiring.of_node,
+    let of_node = match on_network {
+        None => wiring.of_node.clone(),
         Some(_) => assignment.addresses.iter().copied().map(IpNet::from).collect(),
     };
     let text = |addresses: &[IpNet]| addresses.iter().map(ToString::to_string).collect();
-    Some(PortStatus {
-        interface_id: name.port(),
+    let status = PortStatus {
+        interface_id: name.to_string(),
         mac: assignment.mac.to_string(),
-        addresses: text(&addresses),
+        addresses: text(&of_node),
         network_addresses: on_network.map(|on| text(&on.addresses)).unwrap_or_default(),
         gateways: wiring.gateways.iter().map(ToString::to_string).collect(),
-    })
+    };
+    (!shown || pod.addresses != assignment.addresses).then_some(Shows::Port(status))
 }
 
 /// A pod stays on the network it was given an address in; another one needs another pod.
-fn misplaced(cluster: &Cluster, name: &PodName, pod: &Pod, on: Option<&Attachment>) -> Option<Problem> {
+fn misplaced(view: &View<'_>, name: &PodName, pod: &Pod, on: Option<&Attachment>) -> Option<Problem> {
     let on = on.map(|attachment| attachment.network.as_str());
-    let wanted = cluster.network_named(name, pod);
+    let wanted = view.network_named(name, pod);
     let shown = |network: Option<&str>| network.map_or_else(|| "the cluster's own network".to_owned(), |name| format!("network {name}"));
     let why = match on {
         _ if on != wanted => format!(
@@ -145,10 +173,10 @@ fn misplaced(cluster: &Cluster, name: &PodName, pod: &Pod, on: Option<&Attachmen
             shown(on),
             shown(wanted)
         ),
-        Some(network) if !cluster.custom_networks.contains_key(network) => {
+        Some(network) if !view.has_custom_network(network) => {
             format!("network {network} was deleted; it serves the pods it has, but no new ones; create it again or delete the pod")
         }
         _ => return None,
     };
-    Some(Problem::new(cluster.pod_ref(name), "NetworkNeedsNewPod", why))
+    Some(Problem::new(view.pod_ref(name), "NetworkNeedsNewPod", why))
 }

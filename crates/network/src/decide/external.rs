@@ -1,0 +1,242 @@
+//! A service's external addresses: those it asks for, the recorded ones, those its status shows, or the first free ones of its pools. It
+//! keeps a valid one, and gives back what it may no longer have.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use crate::annotations;
+use crate::cluster::View;
+use crate::decide::allocator::{Allocator, Unavailable};
+use crate::decide::{Choice, Outcome, Rank};
+use crate::external::Pool;
+use crate::ipam::{External, Holder, Mac, Segment, Space};
+use crate::problem::Problem;
+use crate::service::{Family, Service, ServiceName};
+
+pub(super) fn decide(view: &View<'_>, name: &ServiceName) -> Outcome {
+    let Some(service) = view.service(name) else {
+        return Outcome::of(Choice::External(None));
+    };
+    let it = Request {
+        view,
+        name,
+        service,
+        holder: Holder::Service(name.clone()),
+    };
+    let (addresses, refusals) = it.addresses();
+    Outcome {
+        choice: Choice::External(it.record(addresses)),
+        refusals,
+    }
+}
+
+pub(super) fn rank(view: &View<'_>, name: &ServiceName) -> Rank {
+    let Some(service) = view.service(name).filter(|service| may_have(view, name, service)) else {
+        return Rank::Release;
+    };
+    Rank::External {
+        unknown: service.status_addresses.is_empty() || view.external(name, &service.uid).is_some(),
+        undemanding: asked(view, service).is_ok_and(|asked| asked.is_empty()),
+        created: service.created.clone(),
+    }
+}
+
+/// Whether a service may have external addresses of ours at all.
+fn may_have(view: &View<'_>, name: &ServiceName, service: &Service) -> bool {
+    service.is_ours() && !service.cluster_ips.is_empty() && !view.is_closed(name)
+}
+
+/// What a service asks for: by annotation, `spec.loadBalancerIP`, or those of `spec.externalIPs` that lie in a pool.
+fn asked(view: &View<'_>, service: &Service) -> Result<BTreeSet<IpAddr>, String> {
+    let mut asked: BTreeSet<IpAddr> = annotations::external_addresses(&service.annotations)?.into_iter().collect();
+    if let Some(text) = service.requested.as_deref().filter(|text| !text.is_empty()) {
+        let wrong = |_| format!("spec.loadBalancerIP: \"{text}\" is not an IP address");
+        asked.insert(text.parse().map_err(wrong)?);
+    }
+    let in_pool = |ip: &&IpAddr| view.usable_pools().any(|(_, pool)| pool.contains(**ip));
+    asked.extend(service.external_ips.iter().filter(in_pool));
+    Ok(asked)
+}
+
+/// A service, and what it wants.
+struct Request<'v> {
+    view: &'v View<'v>,
+    name: &'v ServiceName,
+    service: &'v Service,
+    holder: Holder,
+}
+
+impl Request<'_> {
+    /// At most one address of each family, IPv4 first, and what the user has to change to get all that is wanted.
+    fn addresses(&self) -> (Vec<IpAddr>, Vec<Problem>) {
+        let Self { view, name, service, .. } = self;
+        let (mut addresses, mut refusals) = (Vec::new(), Vec::new());
+        if !may_have(view, name, service) {
+            return (addresses, refusals);
+        }
+        let problem = |reason, why: String| Problem::new(view.service_ref(name), reason, why);
+        let asked = match asked(view, service) {
+            Ok(asked) => asked,
+            Err(why) => return (addresses, vec![problem("ExternalAddressRefused", why)]),
+        };
+        let shown = self.shown();
+        if !shown.is_empty() {
+            return (shown, refusals);
+        }
+        for stray in asked.iter().filter(|ip| !service.families.contains(&Family::of(**ip))) {
+            let why = format!("{stray} is of a family the service does not have; add it to spec.ipFamilies or ask for another");
+            refusals.push(problem("ExternalAddressRefused", why));
+        }
+        for family in service.families.iter().copied().collect::<BTreeSet<Family>>() {
+            match self.of_family(family, &asked) {
+                Ok(address) => addresses.push(address),
+                Err((reason, why)) => refusals.push(problem(reason, why)),
+            }
+        }
+        (addresses, refusals)
+    }
+
+    /// Where the records were lost, everybody first has again what its status shows, and only then is anything given that is new.
+    fn shown(&self) -> Vec<IpAddr> {
+        let Self { view, name, service, .. } = self;
+        if view.external(name, &service.uid).is_some() {
+            return Vec::new();
+        }
+        let families: BTreeSet<Family> = service.families.iter().copied().collect();
+        let of = |family: &Family| {
+            let shown = service.status_addresses.iter().filter(|ip| Family::of(**ip) == *family);
+            shown.copied().find(|ip| self.check(*ip).is_ok())
+        };
+        families.iter().filter_map(of).collect()
+    }
+
+    fn of_family(&self, family: Family, asked: &BTreeSet<IpAddr>) -> Result<IpAddr, (&'static str, String)> {
+        let of_family = |ip: &&IpAddr| Family::of(**ip) == family;
+        let mut wanted = asked.iter().filter(of_family);
+        if let Some(address) = wanted.next() {
+            if let Some(second) = wanted.next() {
+                let why = format!("both {address} and {second} are asked for; a service has one address of each family");
+                return Err(("ExternalAddressRefused", why));
+            }
+            let checked = self.check(*address).map(|()| *address);
+            return checked.map_err(|why| ("ExternalAddressRefused", why));
+        }
+        let recorded = self.view.external_addresses(self.name, &self.service.uid).iter();
+        let known = recorded.filter(of_family).find(|ip| self.check(**ip).is_ok());
+        known
+            .copied()
+            .or_else(|| self.first_free(family))
+            .ok_or_else(|| ("NoExternalAddress", self.why_none(family)))
+    }
+
+    /// Whether the service may have an address; if not, why.
+    fn check(&self, address: IpAddr) -> Result<(), String> {
+        let Some((pool, found)) = self.view.usable_pools().find(|(_, pool)| pool.contains(address)) else {
+            return Err(format!(
+                "{address} is in no ExternalPool; ask for one that is, or add a pool with it (kubectl get externalpools)"
+            ));
+        };
+        if !found.allows(&self.name.namespace) {
+            return Err(format!(
+                "{address} is in ExternalPool/{pool}, which namespace {} may not use; add it to the pool's spec.namespaces or ask for another",
+                self.name.namespace
+            ));
+        }
+        let taken = |by: String| Err(format!("{address} is taken by {by}; ask for another"));
+        for range in found.ranges.iter().filter(|range| range.contains(address)) {
+            let allocator = Allocator {
+                space: Space::External,
+                range: *range,
+                start: range.first,
+                reserved: &|_| false,
+            };
+            if let Err(Unavailable::Taken(holder)) = allocator.request(self.view, address, &self.holder) {
+                return taken(holder.to_string());
+            }
+        }
+        match self.view.node_at(address) {
+            Some(node) => taken(format!("Node/{node}")),
+            None => Ok(()),
+        }
+    }
+
+    fn first_free(&self, family: Family) -> Option<IpAddr> {
+        let open = self.pools().filter(|(_, pool)| pool.auto_assign);
+        let mut ranges = open
+            .flat_map(|(_, pool)| &pool.ranges)
+            .filter(|range| range.family() == family)
+            .peekable();
+        ranges.peek()?;
+        let (claims, nodes, holders) = (self.view.all_claims(), self.view.node_addresses(), self.view.all_holders());
+        let reserved = |address: IpAddr| {
+            let claimed = claims.get(&address).into_iter().flatten().any(|claim| claim.service != *self.name);
+            claimed || nodes.contains_key(&address)
+        };
+        ranges.find_map(|range| {
+            let allocator = Allocator {
+                space: Space::External,
+                range: *range,
+                start: range.first,
+                reserved: &reserved,
+            };
+            allocator.next_free(holders)
+        })
+    }
+
+    /// Pools the service may have addresses of.
+    fn pools(&self) -> impl Iterator<Item = (&String, &Pool)> {
+        self.view.usable_pools().filter(|(_, pool)| pool.allows(&self.name.namespace))
+    }
+
+    fn why_none(&self, family: Family) -> String {
+        let has_family = |pool: &Pool| pool.ranges.iter().any(|range| range.family() == family);
+        let of_family = || self.view.usable_pools().filter(|(_, pool)| has_family(pool));
+        let allowed = || self.pools().filter(|(_, pool)| has_family(pool));
+        let open = || allowed().filter(|(_, pool)| pool.auto_assign);
+        let named = |pools: Vec<(&String, &Pool)>| pools.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+        if of_family().next().is_none() {
+            return format!("there is no ExternalPool with {family} addresses; create one");
+        }
+        if allowed().next().is_none() {
+            let namespace = &self.name.namespace;
+            return format!(
+                "namespace {namespace} may not use any ExternalPool with {family} addresses ({}); add it to spec.namespaces of one",
+                named(of_family().collect())
+            );
+        }
+        if open().next().is_none() {
+            return format!(
+                "ExternalPools with {family} addresses ({}) give them only on request; ask for one with annotation {} or set spec.autoAssign",
+                named(allowed().collect()),
+                annotations::EXTERNAL_ADDRESSES
+            );
+        }
+        format!(
+            "all {family} addresses of ExternalPool {} are taken; add ranges (the service gets an address as soon as one is free)",
+            named(open().collect())
+        )
+    }
+
+    /// What is recorded for these addresses. That a service had some is remembered as long as its status shows any, which has to change.
+    fn record(&self, addresses: Vec<IpAddr>) -> Option<External> {
+        let recorded = self.view.external(self.name, &self.service.uid);
+        let uid = self.service.uid.clone();
+        let Some(first) = addresses.first() else {
+            let shows = recorded.filter(|_| !self.service.status_addresses.is_empty());
+            return shows.map(|recorded| External {
+                uid,
+                addresses,
+                mac: recorded.mac,
+            });
+        };
+        let free = |mac: &Mac| {
+            let holder = self.view.mac_holder(&Segment::Announce, *mac);
+            holder.is_none_or(|holder| *holder == self.holder)
+        };
+        let recorded = recorded
+            .filter(|recorded| recorded.addresses.first() == Some(first))
+            .map(|recorded| recorded.mac);
+        let mac = recorded.or_else(|| Mac::announcers(*first).find(free))?;
+        Some(External { uid, addresses, mac })
+    }
+}

@@ -1,0 +1,114 @@
+//! Who has addresses, and where they have to be unique.
+
+use std::fmt;
+
+use crate::cluster::{NodeName, PodName};
+use crate::service::ServiceName;
+
+/// Identity of a port: a pod or machine, and its interface.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortName {
+    /// The pod, or the machine that is one to the network.
+    pub owner: PodName,
+    /// The interface; none is the first one, `eth0`.
+    pub interface: Option<Box<str>>,
+}
+
+/// The first interface of every pod.
+const FIRST: &str = "eth0";
+/// Between the parts of a port's name; no Kubernetes name has it.
+const SEPARATOR: char = '/';
+
+impl PortName {
+    /// The first port of a pod.
+    pub fn first(owner: PodName) -> Self {
+        Self { owner, interface: None }
+    }
+
+    /// Name of the interface in the pod.
+    pub fn interface(&self) -> &str {
+        self.interface.as_deref().unwrap_or(FIRST)
+    }
+
+    /// The port whose logical port has this name: `namespace/pod` or `namespace/pod/interface`.
+    pub fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.split(SEPARATOR);
+        let owner = PodName {
+            namespace: parts.next()?.to_owned(),
+            name: parts.next()?.to_owned(),
+        };
+        let interface = parts.next().map(Box::from);
+        parts.next().is_none().then_some(Self { owner, interface })
+    }
+}
+
+/// The name of the logical port.
+impl fmt::Display for PortName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.interface {
+            None => write!(f, "{}", self.owner),
+            Some(interface) => write!(f, "{}{SEPARATOR}{interface}", self.owner),
+        }
+    }
+}
+
+/// Whoever has an address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holder {
+    /// A port of a pod or machine.
+    Port(PortName),
+    /// A service.
+    Service(ServiceName),
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(port) => match port.owner.machine() {
+                Some(machine) => write!(f, "Port/{}/{machine}", port.owner.namespace),
+                None => write!(f, "pod {}", port.owner),
+            },
+            Self::Service(service) => write!(f, "Service/{service}"),
+        }
+    }
+}
+
+/// Where an IP address is unique.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Space {
+    /// Pods of the cluster network.
+    Cluster,
+    /// A network that users define.
+    Network(String),
+    /// Outside the cluster.
+    External,
+}
+
+/// Where an Ethernet address is unique.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Segment {
+    /// The switch of a node.
+    Node(NodeName),
+    /// The switch of a network that users define.
+    Network(String),
+    /// The switch external addresses are announced on.
+    Announce,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_found_by_its_name() {
+        for name in ["shop/web", "shop/port_db", "shop/web/net1"] {
+            assert_eq!(PortName::parse(name).map(|port| port.to_string()).as_deref(), Some(name));
+        }
+        assert_eq!(
+            PortName::parse("shop/web").map(|port| port.interface().to_owned()).as_deref(),
+            Some("eth0")
+        );
+        assert_eq!(PortName::parse("join"), None);
+        assert_eq!(PortName::parse("a/b/c/d"), None);
+    }
+}
