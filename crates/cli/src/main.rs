@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Virtual networks for Kubernetes, woven on OVN.
+/// Virtual networks for Kubernetes, built on OVN.
 #[derive(Parser)]
 #[command(name = "netloom", version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
@@ -20,21 +20,21 @@ struct Cli {
 enum Command {
     /// Run a whole multi-node cluster network on this machine
     Lab(commands::lab::Lab),
-    /// Show what the network is: nodes, networks, ports, services, problems
+    /// Show the state of the network: nodes, networks, ports, services, problems
     Show(commands::show::Show),
-    /// Show what the network would be, from manifests alone
+    /// Show what manifests would become, without a cluster
     Plan(commands::plan::Plan),
     /// Say whether network policies allow a connection, and why
     Why(commands::why::Why),
     /// Check a cluster or a node, and say what to do about each finding
     Doctor(commands::doctor::Doctor),
-    /// Take Netloom off all nodes, before it is deleted from the cluster
+    /// Remove Netloom from all nodes, before it is deleted from the cluster
     Uninstall(commands::uninstall::Uninstall),
     /// Run the controller: watches Kubernetes, writes the OVN Northbound database
     Controller(commands::controller::Controller),
-    /// Run a node's agent: serves CNI, plugs pods into Open vSwitch
+    /// Run the agent of a node: serves CNI, plugs pods into Open vSwitch
     Agent(commands::agent::Agent),
-    /// Run a part of OVN or Open vSwitch, prepared for this node
+    /// Run a daemon of OVN or Open vSwitch, configured for this node
     Run(commands::run::Run),
 }
 

@@ -31,31 +31,31 @@ pub struct Agent {
     /// The node's own Open vSwitch database
     #[arg(long, default_value = "unix:/run/openvswitch/db.sock")]
     ovs: String,
-    /// Kubeconfig file; without one the pod's own service account is used
+    /// Kubeconfig file; the pod's own service account by default
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
-    /// Socket on which netloom-cni finds the agent
+    /// Socket on which the agent serves netloom-cni
     #[arg(long, default_value = "/run/netloom/cni.sock")]
     socket: PathBuf,
     /// Where to serve /metrics, /healthz and /readyz
     #[arg(long, default_value = "0.0.0.0:9642")]
     http: SocketAddr,
-    /// Where ovn-controller tells the verdicts of policies that are to be logged
+    /// Address to which ovn-controller sends the verdicts of policies to log
     #[arg(long, default_value = policy_log::ADDRESS)]
     policy_log: SocketAddr,
-    /// MTU of pods, instead of the underlay's less the tunnel header
+    /// MTU of pods; the underlay's MTU minus the tunnel header by default
     #[arg(long)]
     mtu: Option<u32>,
-    /// The node's own address: where tunnels end, and by which the uplink is found
+    /// The node's own address: the tunnel endpoint, also used to find the uplink
     #[arg(long, env = "HOST_IP")]
     node_ip: Option<IpAddr>,
-    /// Set Open vSwitch up for OVN (external_ids, br-int) and keep it so; without, somebody else has
+    /// Configure Open vSwitch for OVN (external_ids, br-int) and keep it configured; otherwise it must be configured already
     #[arg(long, requires = "node_ip")]
     set_up_switch: bool,
-    /// Device to give to br-ex with its addresses and routes: its name, auto (the one with the node's address) or none
+    /// Device to move to br-ex, with its addresses and routes: a name, auto (the device with the node's address) or none
     #[arg(long, default_value = "none")]
     uplink: Choice,
-    /// Where packets are switched; auto is the kernel if it has the openvswitch module
+    /// Datapath; auto is the kernel if it has the openvswitch module, else userspace
     #[arg(long, value_enum, default_value = "auto")]
     datapath: Datapath,
     /// Install the CNI plugin into this directory
@@ -67,7 +67,7 @@ pub struct Agent {
     /// The CNI plugin to install
     #[arg(long, default_value = "/usr/libexec/netloom/netloom-cni", value_name = "FILE")]
     cni_plugin: PathBuf,
-    /// Version of CNI to write the configuration in: 1.0.0 is read by every runtime, 1.1.0 has GC and STATUS
+    /// CNI version of the configuration: 1.0.0 works with every runtime, 1.1.0 has GC and STATUS
     #[arg(long, default_value = "1.0.0", value_parser = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"])]
     cni_version: String,
     /// Directory whose contents are deleted when Netloom is removed from the node

@@ -14,7 +14,7 @@ use super::process::{self, TlsFlags};
 /// Flags of `netloom controller`.
 #[derive(clap::Args)]
 pub struct Controller {
-    /// Kubeconfig file; without one the pod's own service account is used
+    /// Kubeconfig file; the pod's own service account by default
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
     /// Northbound database servers, e.g. tcp:10.0.0.1:6641,tcp:10.0.0.2:6641
@@ -28,10 +28,10 @@ pub struct Controller {
     http: SocketAddr,
     #[command(flatten)]
     tls: TlsFlags,
-    /// Namespace in whose Secrets the certificates of all parts are issued and kept fresh
+    /// Namespace of the Secrets in which the certificates of all components are issued and renewed
     #[arg(long, value_name = "NAMESPACE")]
     issue_certificates: Option<String>,
-    /// Where the controller keeps its own issued certificate
+    /// Directory for the controller's own certificate
     #[arg(long, default_value = "/run/netloom/tls")]
     tls_directory: PathBuf,
     /// How long issued certificates are valid, e.g. 90d or 10m; they are renewed after two thirds of it

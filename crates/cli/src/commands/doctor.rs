@@ -27,13 +27,13 @@ use finding::{Finding, State};
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Every check is one line: ok, warning (it works, with the consequence named) or failed (something does not work). \
-                  docs/doctor.md has them all.\n\n\
+                  docs/doctor.md lists all checks.\n\n\
                   Examples:\n  \
                   netloom doctor                                      the cluster of your kubeconfig\n  \
                   netloom doctor -o json | jq '.findings[] | select(.state != \"ok\")'\n  \
                   kubectl -n netloom-system exec ds/netloom-agent -c agent -- netloom doctor node\n  \
                   netloom doctor node --problems                      this machine, only what is not ok\n\n\
-                  Exit code: 0 nothing failed (there may be warnings), 1 something failed, 2 the doctor could not look."
+                  Exit code: 0 nothing failed (there may be warnings), 1 something failed, 2 the checks could not run."
 )]
 pub struct Doctor {
     #[command(subcommand)]
@@ -54,7 +54,7 @@ struct Printing {
     /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
-    /// Leave out what is ok
+    /// Leave out checks that are ok
     #[arg(long)]
     problems: bool,
 }
@@ -68,13 +68,13 @@ enum Output {
 /// Flags for looking at a cluster.
 #[derive(Clone, clap::Args)]
 struct ClusterFlags {
-    /// Kubeconfig file; without one the usual places, then the pod's own service account
+    /// Kubeconfig file; by default the usual places, then the pod's own service account
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
     /// Namespace Netloom is installed in
     #[arg(long, default_value = "netloom-system")]
     namespace: String,
-    /// Look into the databases of this service, as NAMESPACE/SERVICE; needs a way to them, as from a pod of Netloom
+    /// Also check the databases of this service, as NAMESPACE/SERVICE; they must be reachable, as from a pod of Netloom
     #[arg(long, env = "NETLOOM_DATABASES")]
     databases: Option<String>,
     /// Directory with ca.crt, tls.crt and tls.key for the databases
@@ -87,17 +87,17 @@ struct ClusterFlags {
 /// Flags for looking at this machine.
 #[derive(Clone, clap::Args)]
 #[command(
-    after_help = "In the agent's pod no flag is needed. On the node itself give --node if its name in Kubernetes is not its host name.\n\n\
-                  Exit code: 0 nothing failed (there may be warnings), 1 something failed, 2 the doctor could not look."
+    after_help = "The agent's pod needs no flags. On the node itself, give --node if its name in Kubernetes is not its host name.\n\n\
+                  Exit code: 0 nothing failed (there may be warnings), 1 something failed, 2 the checks could not run."
 )]
 struct NodeFlags {
-    /// Name of this node in Kubernetes; its host name unless given
+    /// Name of this node in Kubernetes; its host name by default
     #[arg(long, env = "NODE_NAME")]
     node: Option<String>,
     /// Kubeconfig file, to compare clocks with the API server and to find the databases
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
-    /// Service of the databases, as NAMESPACE/SERVICE; the Southbound servers Open vSwitch is told of unless given
+    /// Service of the databases, as NAMESPACE/SERVICE; the Southbound servers configured in Open vSwitch by default
     #[arg(long, env = "NETLOOM_DATABASES")]
     databases: Option<String>,
     /// Directory with ca.crt, tls.crt and tls.key
@@ -106,7 +106,7 @@ struct NodeFlags {
     /// The node's own Open vSwitch database
     #[arg(long, default_value = "unix:/run/openvswitch/db.sock")]
     ovs: String,
-    /// Where ovn-controller has its management socket
+    /// Directory of ovn-controller's management socket
     #[arg(long, default_value = "/run/ovn")]
     ovn_run_directory: PathBuf,
     /// Socket of the agent

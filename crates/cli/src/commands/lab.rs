@@ -31,7 +31,7 @@ struct Name {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start a lab, or say that it is running
+    /// Start a lab, or report that it is running
     Up {
         #[command(flatten)]
         name: Name,
@@ -44,7 +44,7 @@ enum Command {
         /// Open vSwitch datapath: auto, kernel or userspace
         #[arg(long, default_value = "auto")]
         datapath: Datapath,
-        /// Keep a lab that did not start, to look at it
+        /// Keep a lab that failed to start, for inspection
         #[arg(long)]
         keep_failed: bool,
     },
@@ -53,7 +53,7 @@ enum Command {
         #[command(flatten)]
         name: Name,
     },
-    /// Show the machines and their parts
+    /// Show the machines and their components
     Status {
         #[command(flatten)]
         name: Name,
@@ -61,7 +61,7 @@ enum Command {
         #[arg(long, short, default_value = "table", value_parser = ["table", "json"])]
         output: String,
     },
-    /// Power-cycle machines: everything in them is killed, their files stay
+    /// Power-cycle machines: their processes are killed, their files are kept
     Restart {
         #[command(flatten)]
         name: Name,
@@ -83,17 +83,17 @@ enum Command {
         name: Name,
         /// The machine: node1, node2, …, control or outside
         node: String,
-        /// The command; a shell without
+        /// The command; a shell by default
         #[arg(last = true)]
         command: Vec<String>,
     },
-    /// Run a command in a pod's network
+    /// Run a command in the network namespace of a pod
     Pod {
         #[command(flatten)]
         name: Name,
         /// The pod, as namespace/name or name
         pod: String,
-        /// The command; a shell without
+        /// The command; a shell by default
         #[arg(last = true)]
         command: Vec<String>,
     },
@@ -101,35 +101,35 @@ enum Command {
     Outside {
         #[command(flatten)]
         name: Name,
-        /// The command; a shell without
+        /// The command; a shell by default
         #[arg(last = true)]
         command: Vec<String>,
     },
-    /// Print the log of a part, e.g. controller or node1/agent
+    /// Print the log of a component, e.g. controller or node1/agent
     Logs {
         #[command(flatten)]
         name: Name,
-        /// Go on with what is added
+        /// Keep printing new lines
         #[arg(long, short)]
         follow: bool,
-        /// The part; all are listed without
+        /// The component; lists all of them by default
         part: Option<String>,
     },
-    /// Make a machine's namespaces and start its init
+    /// Create the namespaces of a machine and start its init process
     #[command(hide = true)]
     Launch {
         #[command(flatten)]
         name: Name,
         machine: String,
     },
-    /// Be the first process of a machine
+    /// Run as the first process of a machine
     #[command(hide = true)]
     Init {
         #[command(flatten)]
         name: Name,
         machine: String,
     },
-    /// Become a command somewhere in this machine
+    /// Execute a command in namespaces of this machine
     #[command(hide = true)]
     Enter {
         #[arg(long)]
@@ -159,7 +159,7 @@ enum Command {
         #[arg(long, default_value = "/etc/netloom/kubeconfig")]
         kubeconfig: PathBuf,
     },
-    /// Answer for the names of services and pods
+    /// Serve DNS for services and pods
     #[command(hide = true)]
     Dns {
         #[arg(long)]
@@ -177,7 +177,7 @@ enum Command {
         #[arg(long)]
         kubeconfig: PathBuf,
     },
-    /// Answer on ports, as a pod without a command does
+    /// Answer on ports, like a pod without a command
     #[command(hide = true)]
     Container {
         #[arg(long)]
@@ -189,7 +189,7 @@ enum Command {
         #[arg(long = "port")]
         ports: Vec<echo::Port>,
     },
-    /// Ask a pod without a command, or a service before it, again and again: who answers, and whom does it see
+    /// Send requests to a pod without a command, or to its service: which pod answers, and which client address it sees
     #[command(hide = true, alias = "client")]
     Ask {
         /// ADDRESS:PORT or NAME:PORT
@@ -208,7 +208,7 @@ enum Command {
         source: Option<IpAddr>,
         #[arg(long)]
         source_port: Option<u16>,
-        /// Bytes of the question, which comes back with the answer
+        /// Size of the request in bytes; the answer contains it
         #[arg(long, default_value_t = 2)]
         size: usize,
         #[arg(long)]

@@ -11,7 +11,7 @@ use super::manifests;
 /// Flags of `netloom plan`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Workloads stand for the pods they would create; pods without a node are spread over the nodes given, or over \"node1\".\n\nExample:\n  netloom plan -f examples/"
+    after_help = "Workloads are replaced by the pods that they would create. Pods without a node are spread over the given nodes, or placed on \"node1\".\n\nExample:\n  netloom plan -f examples/"
 )]
 pub struct Plan {
     /// Manifests: files, or folders of .yaml, .yml and .json files; - is standard input

@@ -27,15 +27,15 @@ pub struct Run {
 
 #[derive(Subcommand)]
 enum Part {
-    /// A member of the Northbound or Southbound database
+    /// Run a member of the Northbound or Southbound database
     Database(database::Flags),
-    /// The translation from the Northbound to the Southbound database
+    /// Run northd, which translates the Northbound into the Southbound database
     Northd(northd::Flags),
-    /// The database of this node's Open vSwitch
+    /// Run the database of this node's Open vSwitch
     SwitchDatabase(switch::DatabaseFlags),
-    /// This node's Open vSwitch
+    /// Run this node's vswitchd
     Switch(switch::SwitchFlags),
-    /// What makes this node's Open vSwitch do as the Southbound database says
+    /// Run ovn-controller, which programs this node's Open vSwitch from the Southbound database
     OvnController(switch::OvnControllerFlags),
 }
 
@@ -65,7 +65,7 @@ struct Cluster {
     /// Service whose endpoints serve the databases, as NAMESPACE/NAME
     #[arg(long, visible_alias = "service", env = "NETLOOM_DATABASES")]
     databases: Service,
-    /// Kubeconfig file; without one the pod's own service account is used
+    /// Kubeconfig file; the pod's own service account by default
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
 }

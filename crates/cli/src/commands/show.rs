@@ -26,16 +26,16 @@ pub struct Show {
     /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
-    /// The lab to look at
+    /// Name of the lab
     #[arg(long = "name", default_value = "netloom", conflicts_with_all = ["kubeconfig", "northbound", "southbound", "databases"])]
     lab: String,
-    /// Kubeconfig of a cluster, instead of a lab; in a pod its own service account is used
+    /// Kubeconfig of a cluster, instead of a lab; the pod's own service account in a pod
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// Northbound database servers, instead of a lab's
     #[arg(long, requires = "kubeconfig")]
     northbound: Option<String>,
-    /// Southbound database servers, which know the health of services' backends
+    /// Southbound database servers, for the health of services' backends
     #[arg(long, requires = "northbound")]
     southbound: Option<String>,
     /// Service whose endpoints serve both databases, as NAMESPACE/NAME; set in the pods of Netloom
@@ -51,20 +51,20 @@ enum What {
     Nodes,
     /// Virtual networks
     Networks,
-    /// Pods' ports with their addresses and state
+    /// Ports of pods and machines with their addresses and state
     Ports,
     /// Services with their addresses, backends and the node that answers for them
     Services,
-    /// What users have to mend, and how
+    /// Problems that users have to fix, and how
     Problems,
-    /// Where the Northbound database differs from what the cluster compiles to: nothing, unless a controller is at work or away
+    /// Differences between the Northbound database and what the cluster compiles to; none unless a controller is busy or down
     Drift,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     Table,
-    /// As table, with every backend of a service
+    /// Like table, with every backend of a service
     Wide,
     Json,
 }

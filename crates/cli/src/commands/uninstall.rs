@@ -21,7 +21,7 @@ const REMOVED: &str = "netloom.io/removed";
 /// Flags of `netloom uninstall`.
 #[derive(clap::Args)]
 pub struct Uninstall {
-    /// Kubeconfig file; without one the pod's own service account is used
+    /// Kubeconfig file; the pod's own service account by default
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
     /// Namespace of the installation
@@ -33,10 +33,10 @@ pub struct Uninstall {
     /// DaemonSet of the agents
     #[arg(long, default_value = "netloom-agent")]
     daemon_set: String,
-    /// How long to wait for the nodes, as 90s or 2m
+    /// How long to wait for the nodes, e.g. 90s or 2m
     #[arg(long, default_value = "2m", value_parser = parse_duration)]
     timeout: Duration,
-    /// Do it; without, only tell which nodes would be cleaned
+    /// Do it; without this flag, only list the nodes that would be cleaned
     #[arg(long)]
     yes: bool,
 }

@@ -27,7 +27,7 @@ const DIFFERENCE: u8 = 3;
 #[command(
     after_help = "FROM and TO are POD, NAMESPACE/POD, port/NAME or port/NAMESPACE/NAME (a machine), node/NAME or an IP address; TO may \
                   also be svc/NAME or svc/NAMESPACE/NAME. A connection \
-                  through a service is judged for each of its backends. Without PORT every port that TO declares is judged.\n\n\
+                  through a service is evaluated for each of its backends. Without PORT, every port that TO declares is evaluated.\n\n\
                   Examples:\n  \
                   netloom why web-0 db-0 5432                         in the cluster of your kubeconfig\n  \
                   netloom why shop/web-0 svc/shop/db                  all ports of a service\n  \
@@ -37,26 +37,26 @@ const DIFFERENCE: u8 = 3;
                   netloom why node/node2 web-0 80                     from a node\n  \
                   netloom why web-0 db-0 5432 -f manifests/           without a cluster\n  \
                   kubectl get ns,po,no,svc,endpointslices,netpol -A -o json | netloom why web-0 db-0 -f -\n\n\
-                  Exit code: 0 allowed, 1 denied (also if only some backends, ports or addresses are), 2 it cannot be told, 3 ovn-trace says \
-                  something else, which is a bug."
+                  Exit code: 0 allowed, 1 denied (also if only some backends, ports or addresses are), 2 no answer, 3 ovn-trace \
+                  disagrees, which is a bug."
 )]
 pub struct Why {
-    /// Who sends
+    /// Source of the connection
     from: String,
-    /// To whom
+    /// Destination of the connection
     to: String,
-    /// Destination port, by number or by the name TO gives it
+    /// Destination port: a number, or the name that TO gives it
     port: Option<String>,
-    /// Protocol; TCP for a port number, otherwise all that TO declares
+    /// Protocol; TCP for a port number, otherwise all protocols that TO declares
     #[arg(long, value_enum, ignore_case = true)]
     protocol: Option<Protocol>,
-    /// Namespace of names that have none
+    /// Namespace of names without one
     #[arg(short, long, default_value = "default")]
     namespace: String,
     /// Manifests instead of a cluster: files, or folders of .yaml, .yml and .json files; - is standard input
     #[arg(short = 'f', long = "filename", conflicts_with = "kubeconfig")]
     filename: Vec<PathBuf>,
-    /// Kubeconfig file; without one KUBECONFIG, the usual places, then the pod's own service account
+    /// Kubeconfig file; by default KUBECONFIG, the usual places, then the pod's own service account
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// Do not compare with ovn-trace

@@ -36,13 +36,13 @@ pub struct Flags {
     database: Which,
     #[command(flatten)]
     cluster: Cluster,
-    /// Name of this member; the number at its end is its place
+    /// Name of this member; the number at its end is its index
     #[arg(long, env = "POD_NAME")]
     member: String,
-    /// How many members there are: one has a plain file, more replicate it by Raft
+    /// Number of members: one uses a plain file, several replicate it with Raft
     #[arg(long, env = "NETLOOM_REPLICAS", default_value_t = 3)]
     replicas: u32,
-    /// Address of this node, where clients and other members find this one
+    /// Address of this node, at which clients and other members reach this member
     #[arg(long, env = "HOST_IP")]
     address: IpAddr,
     #[command(flatten)]

@@ -22,7 +22,7 @@ pub struct DatabaseFlags {
     /// The database file
     #[arg(long, default_value = "/etc/openvswitch/conf.db")]
     file: PathBuf,
-    /// The schema it is to have
+    /// Its schema
     #[arg(long, default_value = "/usr/share/openvswitch/vswitch.ovsschema")]
     schema: PathBuf,
     /// Directory of sockets and process ids
@@ -105,7 +105,7 @@ fn tool(arguments: &[&std::ffi::OsStr]) -> Result<String> {
 /// Flags of `netloom run switch`.
 #[derive(clap::Args)]
 pub struct SwitchFlags {
-    /// Whether the kernel or Open vSwitch itself moves packets
+    /// Datapath: in the kernel or in userspace
     #[arg(long, value_enum, default_value = "auto")]
     datapath: Datapath,
     /// Directory of sockets and process ids
@@ -115,7 +115,7 @@ pub struct SwitchFlags {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Datapath {
-    /// The kernel if it can, else Open vSwitch itself
+    /// The kernel if it has the openvswitch module, else userspace
     Auto,
     Kernel,
     Userspace,
@@ -180,7 +180,7 @@ pub struct OvnControllerFlags {
     /// Directory of sockets and process ids
     #[arg(long, default_value = "/run/ovn")]
     run_directory: PathBuf,
-    /// Where the agent hears the verdicts of policies that are to be logged
+    /// Address at which the agent receives the verdicts of policies to log
     #[arg(long, default_value = policy_log::ADDRESS)]
     policy_log: SocketAddr,
     #[command(flatten)]
