@@ -2,8 +2,9 @@
 //!
 //! A unit writes whole rows and adds members to collections of rows that other units own (a pod's port to its node's switch).
 //!
-//! Names: a pod's port is `namespace/pod`, a machine's `namespace/port_name`. Names of everything else have an underscore and no slash, which
-//! no Kubernetes name has, so that no pod and no node can be called into a clash.
+//! Names: a pod's first port is `namespace/pod`, a further one `namespace/pod/interface`, a machine's `namespace/port_name`. No other port has a
+//! slash in its name. Names made of an object's name have a prefix and an underscore, which no Kubernetes name has, but for the switch of a
+//! node, which has the node's own; what there is one of has a fixed name.
 
 mod custom_network;
 mod gateway;

@@ -331,7 +331,7 @@ fn external_ids(request: &Request, pod: &Pod, netns: &Path, assignment: &Assignm
         (ids::SANDBOX, request.sandbox.container.clone()),
         (ids::IFNAME, request.sandbox.ifname.clone()),
         (ids::NETNS, netns.to_string_lossy().into_owned()),
-        (ids::POD, format!("{}/{}", pod.namespace, pod.name)),
+        (ids::POD, format!("{}:{}", pod.namespace, pod.name)),
         (ids::ADDRESSES, join(&assignment.addresses)),
         (ids::NETWORK, request.network.clone()),
     ];

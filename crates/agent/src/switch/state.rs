@@ -26,7 +26,7 @@ pub mod ids {
     pub const IFNAME: &str = "netloom.io/ifname";
     /// The path of the pod's network namespace.
     pub const NETNS: &str = "netloom.io/netns";
-    /// Namespace and name of the pod.
+    /// The pod as `namespace:name`.
     pub const POD: &str = "netloom.io/pod";
     /// UID of the pod.
     pub const UID: &str = "netloom.io/uid";

@@ -15,6 +15,8 @@ use crate::metrics::Metrics;
 use crate::sync::LOCK;
 
 type Reply = Result<Vec<OperationResult>, TransactError>;
+/// When a transaction was sent, and its reply.
+type InFlight = (Instant, Pin<Box<dyn Future<Output = Reply> + Send>>);
 
 /// What became of a transaction.
 pub(super) enum Outcome {
@@ -32,7 +34,7 @@ pub(super) enum Outcome {
 pub(super) struct Commits {
     northbound: Client,
     metrics: Arc<Metrics>,
-    in_flight: Option<(Instant, Pin<Box<dyn Future<Output = Reply> + Send>>)>,
+    in_flight: Option<InFlight>,
     /// The parts in flight, if not everything was sent at once.
     attempt: Vec<Part>,
     /// Groups of parts to commit by themselves because the server refused them together; the last is next.
