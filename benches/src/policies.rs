@@ -9,7 +9,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use netloom_network::{Northbound, Object, Planner, PodName, Scope, diff, manifest};
+use netloom_kubernetes::manifest;
+use netloom_network::{Northbound, Object, Planner, PodName, Scope, diff};
 use serde_json::Value;
 
 use crate::control::resident;

@@ -4,7 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use netloom_agent::policy_log::line::Line;
-use netloom_network::{Planner, check, manifest};
+use netloom_kubernetes::manifest;
+use netloom_network::{Planner, check};
 use serde_json::{Deserializer, Value};
 
 fuzz_target!(|text: &str| {

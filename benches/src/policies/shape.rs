@@ -2,7 +2,8 @@
 //! each other. Ten times as many policies say more about the same apps, as policies of a real cluster do.
 
 use anyhow::{Result, anyhow};
-use netloom_network::{NetworkPolicy, Object, Planner, PolicyName, manifest};
+use netloom_kubernetes::manifest;
+use netloom_network::{NetworkPolicy, Object, Planner, PolicyName};
 use serde_json::{Value, json};
 
 /// How many namespaces there are, whatever the size.

@@ -66,3 +66,23 @@ fn mistakes_in_files_name_the_file_and_the_field() {
     let output = plan(&["-f", "-"], "kind: ConfigMap\nmetadata: { name: a }\n");
     assert!(text(&output.stderr).contains("nothing to plan"), "{}", text(&output.stderr));
 }
+
+/// Go writes null for a list or a map that is empty.
+#[test]
+fn what_go_writes_is_read() {
+    let slice = r#"{
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": { "name": "web-1", "creationTimestamp": null, "annotations": null, "labels": { "kubernetes.io/service-name": "web" } },
+        "ports": null, "endpoints": null
+    }"#;
+    let service = r#"{
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "creationTimestamp": null },
+        "spec": { "ports": [{ "port": 80 }], "selector": null, "externalIPs": null, "clusterIP": "10.96.0.7" }, "status": { "loadBalancer": { "ingress": null } }
+    }"#;
+    let output = plan(
+        &["-f", "-"],
+        &format!(r#"{{ "kind": "List", "apiVersion": "v1", "items": [{service}, {slice}] }}"#),
+    );
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+    assert!(text(&output.stdout).contains("10.96.0.7:80"), "{}", text(&output.stdout));
+}

@@ -7,8 +7,9 @@ mod changes;
 use std::net::IpAddr;
 
 use changes::{addresses, compile, planner};
+use netloom_kubernetes::manifest;
 use netloom_network::rows::Acl;
-use netloom_network::{Namespace, Namespaced, Node, Object, Pod, manifest};
+use netloom_network::{Namespace, Namespaced, Node, Object, Pod};
 use serde_json::{Value, json};
 
 fn node(number: u8, zone: &str) -> Object {

@@ -4,8 +4,9 @@
 mod changes;
 
 use changes::{addresses, compile, planner};
+use netloom_kubernetes::manifest;
 use netloom_network::rows::Acl;
-use netloom_network::{Key, Object, Planner, RowId, manifest};
+use netloom_network::{Key, Object, Planner, RowId};
 use serde_json::{Value, json};
 
 fn object(value: &Value) -> Object {

@@ -1,7 +1,8 @@
 //! A database that was lost is made again from what objects show: nobody is given what the status of another shows.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use netloom_network::{Planner, manifest};
+use netloom_kubernetes::manifest;
+use netloom_network::Planner;
 
 /// One IPv4 address is left in the pool. `a` has only its IPv6 address, `b` has the IPv4 address.
 const SHOP: &str = r#"

@@ -4,9 +4,10 @@
 mod changes;
 
 use changes::{compile, planner};
+use netloom_kubernetes::manifest;
 use netloom_network::ipam::Attachment;
 use netloom_network::plan::read_records;
-use netloom_network::{Object, Planner, PodName, manifest};
+use netloom_network::{Object, Planner, PodName};
 use serde_json::{Value, json};
 
 fn object(value: &Value) -> Object {

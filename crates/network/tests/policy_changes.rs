@@ -6,10 +6,11 @@ mod changes;
 use std::net::IpAddr;
 
 use changes::{addresses, compile, planner};
+use netloom_kubernetes::manifest;
 use netloom_network::cluster::NamedPort;
 use netloom_network::rows::Acl;
 use netloom_network::service::Protocol;
-use netloom_network::{Namespace, Namespaced, Node, Object, Planner, Pod, manifest};
+use netloom_network::{Namespace, Namespaced, Node, Object, Planner, Pod};
 use serde_json::json;
 
 fn named(namespace: &str, name: &str) -> Namespaced {

@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use netloom_network::{Planner, check, manifest, text};
+use netloom_kubernetes::manifest;
+use netloom_network::{Planner, check, text};
 
 #[test]
 fn every_scenario_compiles_to_its_reviewed_text() {
@@ -36,9 +37,8 @@ fn every_scenario_compiles_to_its_reviewed_text() {
 
 fn compile(yaml: &str) -> String {
     let manifests: Vec<serde_json::Value> = serde_saphyr::from_multiple(yaml).unwrap();
-    let objects = manifests.iter().flat_map(|value| manifest::read(value).unwrap()).collect();
     let mut planner = Planner::default();
-    for object in manifest::place(objects) {
+    for object in manifest::cluster(&manifests).unwrap() {
         planner.apply(object);
     }
     planner.compile();

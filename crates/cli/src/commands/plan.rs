@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use netloom_network::{Planner, manifest, text};
+use netloom_kubernetes::{Kind, manifest};
+use netloom_network::{Planner, text};
 
 use super::manifests;
 
@@ -21,15 +22,19 @@ pub struct Plan {
 
 /// Prints the plan; fails when a manifest is malformed, and says so when objects have problems.
 pub fn run(flags: Plan) -> Result<ExitCode> {
-    let mut objects = Vec::new();
-    for (file, document) in manifests::read(&flags.filename)? {
-        objects.extend(manifest::read(&document).map_err(|why| anyhow!("{}: {why}", file.display()))?);
+    let documents = manifests::read(&flags.filename)?;
+    let mut found = 0;
+    for (file, document) in &documents {
+        let read = manifest::read(document).map_err(|why| anyhow!("{}: {why}", file.display()))?;
+        found += read.len();
     }
-    if objects.is_empty() {
-        bail!("nothing to plan: no pod, node, workload, service, ExternalPool or ClusterNetwork in what was given");
+    if found == 0 {
+        let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        bail!("nothing to plan: no workload and none of {} in what was given", kinds.join(", "));
     }
     let mut planner = Planner::default();
-    for object in manifest::place(objects) {
+    let documents = documents.iter().map(|(_, document)| document);
+    for object in manifest::cluster(documents).map_err(|why| anyhow!(why))? {
         planner.apply(object);
     }
     planner.compile();

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use netloom_kubernetes::manifest;
 use netloom_network::ipam::{Assignment, GATEWAY_HOST, MANAGEMENT_HOST, Mac, SERVICE_HOST};
 use netloom_network::settings::nth_host;
-use netloom_network::{Object, Planner, PodName, check, manifest};
+use netloom_network::{Object, Planner, PodName, check};
 use serde_json::{Value, json};
 
 use crate::generate::{self, Known, Random, Shape, of_kind, text};

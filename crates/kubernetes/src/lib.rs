@@ -1,0 +1,26 @@
+//! The one reader of Kubernetes objects: JSON, as the API server or a file has it, to the [`Object`](netloom_network::Object)s of the
+//! pure core. A kind is stated once, as a row of the table in [`kind`].
+//!
+//! ```text
+//! watch, list (controller) ──┐
+//!                            ├─ Kind::deserialize ──► Object ──► Cluster
+//! files (manifest) ──────────┘
+//! ```
+//!
+//! Only what the network depends on is kept, and it is cut down while it is read: of a pod's specification a few words are left. Reading
+//! never waits and never asks anybody, so that the controller, `netloom plan` and the scenarios read alike.
+
+mod absent;
+mod endpoint_slice;
+pub mod kind;
+pub mod manifest;
+mod metadata;
+mod namespace;
+mod node;
+mod null;
+mod own;
+mod pod;
+mod policy;
+mod service;
+
+pub use kind::{Kind, Read, Resource, Visit};
