@@ -10,11 +10,11 @@
 //! `sync` is the only writer and holds all state; everything else feeds it or tells about it. Of several controllers one is active:
 //! the one that holds the database's lock, which every transaction asserts.
 
+mod api;
 pub mod certificates;
 mod findings;
 mod health;
 mod metrics;
-mod objects;
 mod report;
 mod sync;
 mod watch;
@@ -30,20 +30,8 @@ use netloom_ovsdb::client::{Client, Options as OvsdbOptions, Tls};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use objects::{ClusterNetworkObject, ExternalPoolObject, read_cluster};
+pub use api::{is_unknown, list, read_cluster, resource};
 pub use sync::{LOCK, monitored_tables};
-
-/// The definitions of our resources, for installers.
-pub const CRDS: &[&str] = &[
-    include_str!("../../../deploy/chart/crds/adminnetworkpolicies.yaml"),
-    include_str!("../../../deploy/chart/crds/baselineadminnetworkpolicies.yaml"),
-    include_str!("../../../deploy/chart/crds/clusternetworkpolicies.yaml"),
-    include_str!("../../../deploy/chart/crds/clusternetworks.yaml"),
-    include_str!("../../../deploy/chart/crds/externalpools.yaml"),
-    include_str!("../../../deploy/chart/crds/networks.yaml"),
-    include_str!("../../../deploy/chart/crds/ports.yaml"),
-    include_str!("../../../deploy/chart/crds/securitygroups.yaml"),
-];
 
 /// What a controller needs to know.
 #[derive(Clone, Debug)]

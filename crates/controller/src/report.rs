@@ -11,15 +11,14 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use futures::StreamExt as _;
-use kube::Api;
-use kube::api::{DynamicObject, ListParams};
+use netloom_kubernetes::Kind;
 use netloom_network::{ObjectRef, Problem, Shows};
 use serde_json::Value;
 use tokio::sync::watch::Receiver;
 use tracing::{info, warn};
 
+use crate::api::{self, is_unknown};
 use crate::findings::Findings;
-use crate::objects::is_unknown;
 
 const RETRY: Duration = Duration::from_secs(2);
 /// How many statuses are written at a time.
@@ -131,29 +130,20 @@ async fn tell_own(client: &kube::Client, told: &mut Told, current: &Findings) ->
 /// What conditions say about problems told earlier, by this controller or another: some may be mended since.
 async fn told_before(client: &kube::Client) -> kube::Result<BTreeMap<ObjectRef, String>> {
     let mut found = BTreeMap::new();
-    for (kind, resource) in write::resources() {
-        let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
-        let mut page = ListParams::default().limit(500);
-        loop {
-            let list = match api.list(&page).await {
-                Err(error) if write::is_cluster_policy(kind) && is_unknown(&error) => break,
-                list => list?,
-            };
-            for object in list.items {
-                let metadata = &object.metadata;
-                let text = |field: &Option<String>| field.clone().unwrap_or_default();
-                let (namespace, name, uid) = (text(&metadata.namespace), text(&metadata.name), text(&metadata.uid));
-                let ours = |condition: &&Value| condition["type"] == write::condition_type(kind) && condition["status"] == "False";
-                let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
-                if let Some(condition) = conditions.into_iter().flatten().find(ours) {
-                    let reference = ObjectRef::namespaced(kind, &namespace, &name, &uid);
-                    found.insert(reference, condition["message"].as_str().unwrap_or_default().to_owned());
-                }
+    for kind in Kind::ALL {
+        let Some(shown) = kind.resource().condition else { continue };
+        let listed = api::list(client, *kind, |object| {
+            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            let ours = |condition: &&Value| condition["type"] == shown && condition["status"] == "False";
+            let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+            if let Some(condition) = conditions.into_iter().flatten().find(ours) {
+                let reference = kind.reference(text("namespace"), text("name"), text("uid"));
+                found.insert(reference, condition["message"].as_str().unwrap_or_default().to_owned());
             }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => break,
-            }
+        });
+        match listed.await {
+            Err(error) if kind.resource().optional && is_unknown(&error) => {}
+            listed => listed?,
         }
     }
     Ok(found)
@@ -176,7 +166,7 @@ async fn publish(client: &kube::Client, object: &ObjectRef, problems: &[&Problem
         write::event(client, object, "Warning", problem.reason, &problem.message).await?;
     }
     match problems.first() {
-        _ if !write::has_conditions(object.kind) => Ok(()),
+        _ if write::kind(object).resource().condition.is_none() => Ok(()),
         Some(problem) => write::set_condition(client, object, "False", problem.reason, &message(problems)).await,
         None => write::set_condition(client, object, "True", "Resolved", "no problem is left").await,
     }

@@ -21,7 +21,6 @@ use tracing::{info, warn};
 
 use crate::findings::{Findings, Unpublished};
 use crate::metrics::Metrics;
-use crate::objects;
 use crate::sync::commit::{Commits, Outcome};
 use crate::watch::{Change, Kind};
 
@@ -193,7 +192,7 @@ impl Sync {
             Change::Apply(object) => self.apply(object),
             Change::Delete(object) => self.planner.remove(&object),
             Change::Reset(kind, objects) => {
-                for gone in objects::absent(self.planner.cluster(), kind, &objects) {
+                for gone in kind.absent(self.planner.cluster(), &objects) {
                     self.planner.remove(&gone);
                 }
                 objects.into_iter().for_each(|object| self.apply(object));

@@ -1,76 +1,20 @@
 //! Watches of the Kubernetes API: every event becomes one [`Change`], in order; reconnecting and relisting stay in here.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use futures::StreamExt as _;
+use futures::future::{BoxFuture, try_join_all};
+use futures::{FutureExt as _, StreamExt as _};
+use kube::Api;
 use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Resource};
+pub use netloom_kubernetes::Kind;
+use netloom_kubernetes::Visit;
 use netloom_network::Object;
-use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tracing::{info, warn};
 
-use crate::objects::{
-    AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkObject, ClusterNetworkPolicyObject, EndpointSliceObject,
-    ExternalPoolObject, NamespaceObject, NetworkObject, NetworkPolicyObject, NodeObject, PodObject, PortObject, Reduce,
-    SecurityGroupObject, ServiceObject, is_unknown,
-};
-
-/// The kinds watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// `ClusterNetwork`.
-    ClusterNetwork,
-    /// Node.
-    Node,
-    /// Pod.
-    Pod,
-    /// `Port`.
-    Port,
-    /// `ExternalPool`.
-    ExternalPool,
-    /// Service.
-    Service,
-    /// `EndpointSlice`.
-    EndpointSlice,
-    /// Namespace.
-    Namespace,
-    /// `NetworkPolicy`.
-    NetworkPolicy,
-    /// `AdminNetworkPolicy`.
-    AdminNetworkPolicy,
-    /// `BaselineAdminNetworkPolicy`.
-    BaselineAdminNetworkPolicy,
-    /// `ClusterNetworkPolicy`.
-    ClusterNetworkPolicy,
-    /// `SecurityGroup`.
-    SecurityGroup,
-    /// `Network`.
-    CustomNetwork,
-}
-
-impl Kind {
-    /// All kinds; the first sync waits for a list of each.
-    pub const ALL: [Self; 14] = [
-        Self::ClusterNetwork,
-        Self::Node,
-        Self::Pod,
-        Self::Port,
-        Self::ExternalPool,
-        Self::Service,
-        Self::EndpointSlice,
-        Self::Namespace,
-        Self::NetworkPolicy,
-        Self::AdminNetworkPolicy,
-        Self::BaselineAdminNetworkPolicy,
-        Self::ClusterNetworkPolicy,
-        Self::SecurityGroup,
-        Self::CustomNetwork,
-    ];
-}
+use crate::api::{Served, is_unknown};
 
 /// What the API server said.
 #[derive(Debug)]
@@ -85,38 +29,42 @@ pub enum Change {
 
 /// Watches all kinds, for ever.
 pub async fn run(client: kube::Client, changes: Sender<Change>) -> Result<()> {
-    tokio::try_join!(
-        watch::<ClusterNetworkObject>(&client, Kind::ClusterNetwork, &changes),
-        watch::<NodeObject>(&client, Kind::Node, &changes),
-        watch::<PodObject>(&client, Kind::Pod, &changes),
-        watch::<PortObject>(&client, Kind::Port, &changes),
-        watch::<ExternalPoolObject>(&client, Kind::ExternalPool, &changes),
-        watch::<ServiceObject>(&client, Kind::Service, &changes),
-        watch::<EndpointSliceObject>(&client, Kind::EndpointSlice, &changes),
-        watch::<NamespaceObject>(&client, Kind::Namespace, &changes),
-        watch::<NetworkPolicyObject>(&client, Kind::NetworkPolicy, &changes),
-        watch::<AdminNetworkPolicyObject>(&client, Kind::AdminNetworkPolicy, &changes),
-        watch::<BaselineAdminNetworkPolicyObject>(&client, Kind::BaselineAdminNetworkPolicy, &changes),
-        watch::<ClusterNetworkPolicyObject>(&client, Kind::ClusterNetworkPolicy, &changes),
-        watch::<SecurityGroupObject>(&client, Kind::SecurityGroup, &changes),
-        watch::<NetworkObject>(&client, Kind::CustomNetwork, &changes),
-    )?;
+    let watches = Kind::ALL.iter().map(|kind| {
+        kind.visit(Watch {
+            client: &client,
+            changes: &changes,
+        })
+    });
+    try_join_all(watches).await?;
     bail!("a watch ended")
 }
 
-async fn watch<K>(client: &kube::Client, kind: Kind, changes: &Sender<Change>) -> Result<()>
-where
-    K: Resource<DynamicType = ()> + Reduce + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let selected = watcher::Config::default().labels(K::SELECTOR);
-    let stream = watcher(Api::<K>::all(client.clone()), selected).backoff(Doubling::default());
+/// Watches a kind.
+struct Watch<'a> {
+    client: &'a kube::Client,
+    changes: &'a Sender<Change>,
+}
+
+impl<'a> Visit for Watch<'a> {
+    type Output = BoxFuture<'a, Result<()>>;
+
+    fn visit<const KIND: usize>(self) -> Self::Output {
+        watch::<KIND>(self.client, self.changes).boxed()
+    }
+}
+
+async fn watch<const KIND: usize>(client: &kube::Client, changes: &Sender<Change>) -> Result<()> {
+    let kind = Served::<KIND>::KIND;
+    let (selector, optional) = (kind.resource().selector, kind.resource().optional);
+    let selected = watcher::Config::default().labels(selector);
+    let stream = watcher(Api::<Served<KIND>>::all(client.clone()), selected).backoff(Doubling::default());
     let mut stream = stream.boxed();
     let mut listing = Vec::new();
     let mut unknown = false;
     while let Some(event) = stream.next().await {
         let change = match event {
-            // Nobody installed the definition, or somebody took it away, and the objects with it. It is looked for again and again.
-            Err(watcher::Error::InitialListFailed(error)) if K::OPTIONAL && is_unknown(&error) => {
+            // The definition is not installed, or was deleted and the objects with it. The watcher keeps trying.
+            Err(watcher::Error::InitialListFailed(error)) if optional && is_unknown(&error) => {
                 if std::mem::replace(&mut unknown, true) {
                     continue;
                 }
@@ -131,16 +79,16 @@ where
                 listing = Vec::new();
                 continue;
             }
-            Ok(watcher::Event::InitApply(object)) => {
-                listing.extend(object.reduce());
+            Ok(watcher::Event::InitApply(served)) => {
+                listing.extend(served.object);
                 continue;
             }
             Ok(watcher::Event::InitDone) => {
                 unknown = false;
                 Some(Change::Reset(kind, std::mem::take(&mut listing)))
             }
-            Ok(watcher::Event::Apply(object)) => object.reduce().map(Change::Apply),
-            Ok(watcher::Event::Delete(object)) => object.reduce().map(Change::Delete),
+            Ok(watcher::Event::Apply(served)) => served.object.map(Change::Apply),
+            Ok(watcher::Event::Delete(served)) => served.object.map(Change::Delete),
         };
         if let Some(change) = change {
             changes.send(change).await?;

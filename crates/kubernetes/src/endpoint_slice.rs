@@ -51,7 +51,7 @@ struct Written {
     target_ref: Target,
 }
 
-/// What is not said is meant well: ready unless said otherwise, serving if ready.
+/// An endpoint is ready unless it says otherwise, and serving if it is ready.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Conditions {
@@ -84,8 +84,8 @@ struct Target {
 }
 
 impl HasMetadata for Slice {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
+    fn metadata(&mut self) -> &mut Metadata {
+        &mut self.metadata
     }
 }
 
@@ -112,7 +112,7 @@ pub fn read(written: Slice) -> Option<Object> {
     Some(Object::EndpointSlice(metadata.namespaced(), slice))
 }
 
-/// A port without a number stands for any: there is nothing to translate to.
+/// A port without a number stands for all ports: there is none to translate to.
 fn port(port: Port) -> Option<SlicePort> {
     Some(SlicePort {
         protocol: Protocol::parse(&port.protocol)?,

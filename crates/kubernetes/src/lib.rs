@@ -7,8 +7,8 @@
 //! files (manifest) ──────────┘
 //! ```
 //!
-//! Only what the network depends on is kept, and it is cut down while it is read: of a pod's specification a few words are left. Reading
-//! never waits and never asks anybody, so that the controller, `netloom plan` and the scenarios read alike.
+//! Only the fields the network depends on are kept; the others are skipped while the JSON is parsed. Reading is a pure function, so that
+//! the controller, `netloom plan` and the scenarios read alike.
 
 mod absent;
 mod endpoint_slice;
@@ -18,7 +18,6 @@ mod metadata;
 mod namespace;
 mod node;
 mod null;
-mod own;
 mod pod;
 mod policy;
 mod service;

@@ -8,7 +8,7 @@ use netloom_network::Object;
 use serde_json::{Map, Value, json};
 
 use crate::Kind;
-use crate::own::DEFAULT;
+use crate::kind::DEFAULT;
 
 /// Kinds that stand for pods, and their group.
 const WORKLOADS: &[&str] = &["Deployment", "ReplicaSet", "StatefulSet"];

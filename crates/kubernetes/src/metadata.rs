@@ -60,12 +60,12 @@ pub struct Written<Spec, Status = IgnoredAny> {
 /// Whatever has metadata.
 pub trait HasMetadata {
     /// It.
-    fn metadata(&self) -> &Metadata;
+    fn metadata(&mut self) -> &mut Metadata;
 }
 
 impl<Spec, Status> HasMetadata for Written<Spec, Status> {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
+    fn metadata(&mut self) -> &mut Metadata {
+        &mut self.metadata
     }
 }
 

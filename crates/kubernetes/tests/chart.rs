@@ -19,7 +19,7 @@ fn every_definition_is_of_a_kind_and_says_the_same() {
         let Some(definition) = resource.definition else { continue };
         let definition: Value = serde_saphyr::from_str(definition).unwrap();
         let spec = &definition["spec"];
-        assert_eq!(definition["metadata"]["name"], format!("{}.{}", resource.plural, resource.group));
+        assert_eq!(definition["metadata"]["name"], kind.qualified());
         assert_eq!(spec["group"], resource.group, "{kind:?}");
         assert_eq!(spec["names"]["kind"], kind.name());
         assert_eq!(spec["names"]["plural"], resource.plural);

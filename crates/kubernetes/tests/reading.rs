@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use netloom_kubernetes::{Kind, manifest};
 use netloom_network::service::{Family, ServiceKind};
-use netloom_network::{EndpointSlice, Node, Object, Pod, Service};
+use netloom_network::{Cluster, ClusterPolicyKind, ClusterPolicyName, EndpointSlice, Namespaced, Node, Object, Pod, Service};
 use serde_json::{Value, json};
 
 /// What the API server served, read as the controller does.
@@ -114,6 +114,9 @@ fn written() -> Vec<(Kind, Value)> {
             Kind::ExternalPool,
             spec(json!({ "cidrs": ["192.0.2.0/28"], "ranges": ["192.0.2.32-192.0.2.40"], "namespaces": ["b"], "autoAssign": false })),
         ),
+        (Kind::AdminNetworkPolicy, spec(json!({}))),
+        (Kind::BaselineAdminNetworkPolicy, spec(json!({}))),
+        (Kind::ClusterNetworkPolicy, spec(json!({}))),
         (Kind::SecurityGroup, spec(json!({ "rules": [{ "direction": "Ingress" }] }))),
         (
             Kind::Network,
@@ -164,6 +167,16 @@ fn with(value: &Value, name: &str, child: Value) -> Value {
     let mut value = value.clone();
     *value.pointer_mut(&format!("/{name}")).unwrap() = child;
     value
+}
+
+#[test]
+fn every_kind_has_an_example_here() {
+    let written = written();
+    let missing: Vec<&Kind> = Kind::ALL
+        .iter()
+        .filter(|kind| !written.iter().any(|(other, _)| other == *kind))
+        .collect();
+    assert_eq!(missing, Vec::<&Kind>::new());
 }
 
 #[test]
@@ -299,7 +312,7 @@ fn files_and_the_api_are_read_alike() {
 #[test]
 fn every_object_is_known_by_the_name_of_its_kind() {
     for (kind, object) in written() {
-        let mut cluster = netloom_network::Cluster::default();
+        let mut cluster = Cluster::default();
         let object = read(kind, &object).unwrap();
         cluster.insert(object.clone());
         assert_eq!(kind.absent(&cluster, std::slice::from_ref(&object)), [], "{kind:?} is in the list");
@@ -308,10 +321,44 @@ fn every_object_is_known_by_the_name_of_its_kind() {
         cluster.remove(&gone[0]);
         assert_eq!(kind.absent(&cluster, &[]), [], "{kind:?} is removed by its name");
         for other in Kind::ALL.iter().filter(|other| **other != kind) {
-            let mut cluster = netloom_network::Cluster::default();
+            let mut cluster = Cluster::default();
             cluster.insert(object.clone());
             assert_eq!(other.absent(&cluster, &[]), [], "{kind:?} is no {other:?}");
         }
+    }
+}
+
+/// Events and conditions are written by what an object's reference says of its kind.
+#[test]
+fn what_rows_and_problems_refer_to_is_in_the_table() {
+    let (cluster, name) = (Cluster::default(), Namespaced::default());
+    let policy = |kind| ClusterPolicyName { kind, name: String::new() };
+    for (object, kind) in [
+        (cluster.network_ref(), Kind::ClusterNetwork),
+        (cluster.node_ref("a"), Kind::Node),
+        (cluster.pod_ref(&name), Kind::Pod),
+        (cluster.pod_ref(&name.clone().of_machine()), Kind::Port),
+        (cluster.pool_ref("a"), Kind::ExternalPool),
+        (cluster.service_ref(&name), Kind::Service),
+        (cluster.namespace_ref("a"), Kind::Namespace),
+        (cluster.policy_ref(&name), Kind::NetworkPolicy),
+        (
+            cluster.cluster_policy_ref(&policy(ClusterPolicyKind::Admin)),
+            Kind::AdminNetworkPolicy,
+        ),
+        (
+            cluster.cluster_policy_ref(&policy(ClusterPolicyKind::Baseline)),
+            Kind::BaselineAdminNetworkPolicy,
+        ),
+        (
+            cluster.cluster_policy_ref(&policy(ClusterPolicyKind::Cluster)),
+            Kind::ClusterNetworkPolicy,
+        ),
+        (cluster.security_group_ref(&name), Kind::SecurityGroup),
+        (cluster.custom_network_ref("a"), Kind::Network),
+    ] {
+        assert_eq!(Kind::named(object.kind), Some(kind), "{object}");
+        assert_eq!(kind.reference(&object.namespace, &object.name, &object.uid), object);
     }
 }
 

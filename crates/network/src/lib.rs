@@ -22,7 +22,6 @@ pub mod facts;
 pub mod ipam;
 pub mod isolation;
 pub mod key;
-pub mod manifest;
 pub mod northbound;
 pub mod plan;
 pub mod policy;

@@ -96,7 +96,7 @@ impl World {
 
     /// Makes the API know our own resources.
     pub async fn install_definitions(&self) {
-        for manifest in netloom_controller::CRDS {
+        for manifest in netloom_kubernetes::Kind::definitions() {
             let definition: CustomResourceDefinition = serde_saphyr::from_str(manifest).unwrap();
             let name = definition.metadata.name.clone().unwrap();
             let api = Api::<CustomResourceDefinition>::all(self.client.clone());

@@ -7,77 +7,20 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
-use netloom_network::{ClusterPolicyKind, ObjectRef, Shows, annotations};
+use kube::api::{DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
+use netloom_kubernetes::Kind;
+use netloom_network::{ObjectRef, Shows, annotations};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::objects::{
-    AdminNetworkPolicyObject, BaselineAdminNetworkPolicyObject, ClusterNetworkObject, ClusterNetworkPolicyObject, ExternalPoolObject,
-    NetworkObject, NodeObject, PodObject, PortObject, SecurityGroupObject, ServiceObject,
-};
+use crate::api::resource;
 
-/// Condition of Kubernetes' own objects that have, or had, a problem.
-const CONDITION: &str = "netloom.io/NetworkReady";
 /// Reason of a condition that is true from the first.
 const IN_FORCE: &str = "InForce";
-/// Condition of our own objects.
-const READY: &str = "Ready";
-/// Condition of cluster-wide policies.
-const ACCEPTED: &str = "Accepted";
 
-/// The kinds that are told about, and where they are served.
-pub fn resources() -> [(&'static str, ApiResource); 11] {
-    [
-        ("Pod", ApiResource::erase::<PodObject>(&())),
-        ("Port", ApiResource::erase::<PortObject>(&())),
-        ("Node", ApiResource::erase::<NodeObject>(&())),
-        ("Service", ApiResource::erase::<ServiceObject>(&())),
-        ("ClusterNetwork", ApiResource::erase::<ClusterNetworkObject>(&())),
-        ("ExternalPool", ApiResource::erase::<ExternalPoolObject>(&())),
-        ("AdminNetworkPolicy", ApiResource::erase::<AdminNetworkPolicyObject>(&())),
-        (
-            "BaselineAdminNetworkPolicy",
-            ApiResource::erase::<BaselineAdminNetworkPolicyObject>(&()),
-        ),
-        ("ClusterNetworkPolicy", ApiResource::erase::<ClusterNetworkPolicyObject>(&())),
-        ("SecurityGroup", ApiResource::erase::<SecurityGroupObject>(&())),
-        ("Network", ApiResource::erase::<NetworkObject>(&())),
-    ]
-}
-
-/// Whether a kind is ours rather than Kubernetes' own.
-fn is_own(kind: &str) -> bool {
-    matches!(kind, "ClusterNetwork" | "ExternalPool" | "Network" | "Port" | "SecurityGroup")
-}
-
-/// Whether a kind is that of cluster-wide policies, which may be missing.
-pub fn is_cluster_policy(kind: &str) -> bool {
-    ClusterPolicyKind::parse(kind).is_some()
-}
-
-/// Whether objects of a kind have conditions. Policies have no status, and that of namespaces belongs to others: they get Events alone.
-pub fn has_conditions(kind: &str) -> bool {
-    !matches!(kind, "NetworkPolicy" | "Namespace")
-}
-
-/// Where a kind is served.
-fn api_version(kind: &str) -> String {
-    let told = resources().into_iter().find(|(told, _)| *told == kind);
-    match (kind, told) {
-        (_, Some((_, resource))) => resource.api_version,
-        ("NetworkPolicy", None) => "networking.k8s.io/v1".to_owned(),
-        (_, None) => "v1".to_owned(),
-    }
-}
-
-/// Our condition of a kind.
-pub fn condition_type(kind: &str) -> &'static str {
-    match kind {
-        _ if is_own(kind) => READY,
-        _ if is_cluster_policy(kind) => ACCEPTED,
-        _ => CONDITION,
-    }
+/// The kind of an object. Whatever rows and problems refer to is of one in the table.
+pub fn kind(object: &ObjectRef) -> Kind {
+    Kind::named(object.kind).unwrap_or(Kind::ClusterNetwork)
 }
 
 /// Writes what an object has to show: where people look, and where it is found again when the database is lost. Who may write a pod's
@@ -115,7 +58,7 @@ pub async fn show(client: &kube::Client, object: &ObjectRef, shows: &Shows) -> k
 
 fn condition(object: &ObjectRef, status: &str, reason: &str, message: &str) -> Value {
     json!({
-        "type": condition_type(object.kind), "status": status, "reason": reason, "message": message,
+        "type": kind(object).resource().condition, "status": status, "reason": reason, "message": message,
         "lastTransitionTime": Timestamp::now(),
     })
 }
@@ -124,7 +67,7 @@ fn condition(object: &ObjectRef, status: &str, reason: &str, message: &str) -> V
 pub async fn set_condition(client: &kube::Client, object: &ObjectRef, status: &str, reason: &str, message: &str) -> kube::Result<()> {
     let status = json!({ "conditions": [condition(object, status, reason, message)] });
     // A list of named things, of which we write one; custom resources know no such lists, and theirs is ours alone.
-    let custom = is_own(object.kind) || is_cluster_policy(object.kind);
+    let custom = kind(object).resource().definition.is_some();
     let patch = if custom { Patch::Merge } else { Patch::Strategic };
     change_status(client, object, status, patch).await
 }
@@ -135,12 +78,7 @@ pub async fn in_force(client: &kube::Client, object: &ObjectRef) -> kube::Result
     if current.data.pointer("/status/conditions/0/type").is_some() {
         return Ok(());
     }
-    let message = match object.kind {
-        "ExternalPool" => "services get external addresses from these ranges",
-        kind if is_cluster_policy(kind) => "its rules are in force",
-        "SecurityGroup" => "its rules are in force",
-        _ => "pods get addresses from these ranges",
-    };
+    let message = kind(object).resource().in_force.unwrap_or_default();
     set_condition(client, object, "True", IN_FORCE, message).await
 }
 
@@ -172,7 +110,7 @@ pub async fn event(client: &kube::Client, object: &ObjectRef, kind: &str, reason
             ..Default::default()
         },
         involved_object: ObjectReference {
-            api_version: Some(api_version(object.kind)),
+            api_version: Some(self::kind(object).api_version()),
             kind: Some(object.kind.to_owned()),
             namespace: (!object.namespace.is_empty()).then(|| object.namespace.clone()),
             name: Some(object.name.clone()),
@@ -222,8 +160,7 @@ async fn change_status(client: &kube::Client, object: &ObjectRef, status: Value,
 
 /// Where an object is served.
 fn api(client: &kube::Client, object: &ObjectRef) -> Api<DynamicObject> {
-    let kind = |kind: &str| resources().into_iter().find(|(told, _)| *told == kind);
-    let resource = kind(object.kind).map_or_else(|| ApiResource::erase::<ClusterNetworkObject>(&()), |(_, resource)| resource);
+    let resource = resource(kind(object));
     if object.namespace.is_empty() {
         Api::all_with(client.clone(), &resource)
     } else {

@@ -25,7 +25,7 @@ pub fn bind(documents: &mut Vec<Document>) {
     }
 }
 
-/// Makes the namespaces of pods and policies whose manifests nobody gave, with no label but their name.
+/// Adds the namespaces of pods and policies that no manifest defines, with no label but their name.
 pub fn name_namespaces(documents: &mut Vec<Document>) {
     let is_in_one = |document: &&Document| matches!(document.kind, Kind::Pod | Kind::Port | Kind::NetworkPolicy);
     let given = documents.iter().filter(|document| document.kind == Kind::Namespace);

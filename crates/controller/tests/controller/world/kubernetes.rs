@@ -7,12 +7,12 @@ use std::sync::Arc;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use netloom_apiserver::{NoKubelet, ServerError, server_url};
-use netloom_controller::{CRDS, ClusterNetworkObject};
+use netloom_kubernetes::Kind;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -203,7 +203,7 @@ impl Kubernetes {
     }
 
     async fn install_crds(&self) {
-        for manifest in CRDS {
+        for manifest in Kind::definitions() {
             let definition: CustomResourceDefinition = serde_saphyr::from_str(manifest).unwrap();
             let name = definition.metadata.name.clone().unwrap();
             let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
@@ -222,7 +222,7 @@ impl Kubernetes {
     }
 
     pub(super) fn networks(&self) -> Api<DynamicObject> {
-        Api::all_with(self.client.clone(), &ApiResource::erase::<ClusterNetworkObject>(&()))
+        Api::all_with(self.client.clone(), &netloom_controller::resource(Kind::ClusterNetwork))
     }
 }
 

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
-use netloom_controller::ExternalPoolObject;
+use netloom_kubernetes::Kind;
 use serde_json::{Value, json};
 
 use super::kubernetes::create;
@@ -164,7 +164,7 @@ impl Kubernetes {
     }
 
     fn pools(&self) -> Api<DynamicObject> {
-        Api::all_with(self.client.clone(), &ApiResource::erase::<ExternalPoolObject>(&()))
+        Api::all_with(self.client.clone(), &netloom_controller::resource(Kind::ExternalPool))
     }
 }
 
