@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use k8s_openapi::serde::de::DeserializeOwned;
-use kube::api::{ApiResource, DynamicObject, GetParams, ListParams, Request};
+use kube::api::{GetParams, ListParams, Request};
 use kube::client::Body;
 use kube::{Api, Client};
 
@@ -51,18 +51,6 @@ pub async fn native_services(client: &Client) -> Seen<Option<bool>> {
     Ok(Some(
         network.is_none_or(|network| network.spec.services.mode.as_deref() != Some("kube-proxy")),
     ))
-}
-
-/// An API of one of our kinds.
-pub fn ours(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
-    let resource = ApiResource {
-        group: "netloom.io".to_owned(),
-        version: "v1alpha1".to_owned(),
-        api_version: "netloom.io/v1alpha1".to_owned(),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-    };
-    Api::all_with(client.clone(), &resource)
 }
 
 /// All objects of a kind.

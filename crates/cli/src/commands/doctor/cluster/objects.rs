@@ -8,14 +8,16 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Secret};
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::ListParams;
+use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt as _};
+use netloom_kubernetes::Kind;
+use netloom_network::Object;
 use netloom_network::annotations::GATEWAY;
 use netloom_network::settings::ClusterNetworkSpec;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
-use super::kubernetes::{list, list_or_none, ours, unseen};
+use super::kubernetes::{list, list_or_none, unseen};
 use crate::commands::doctor::unseen::{Seen, Unseen};
 
 /// A definition of a kind.
@@ -102,8 +104,8 @@ pub struct DaemonSetSeen {
 /// Definitions of our kinds, and of cluster-wide policies.
 pub async fn definitions(client: &Client) -> Seen<Vec<Definition>> {
     let all = list(Api::<CustomResourceDefinition>::all(client.clone()), &ListParams::default()).await?;
-    let groups = ["netloom.io", "policy.networking.k8s.io"];
-    let ours = all.iter().filter(|definition| groups.contains(&definition.spec.group.as_str()));
+    let names: Vec<String> = Kind::ALL.iter().map(|kind| kind.qualified()).collect();
+    let ours = all.iter().filter(|definition| names.contains(&definition.name_any()));
     Ok(ours
         .map(|definition| {
             let conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -117,16 +119,18 @@ pub async fn definitions(client: &Client) -> Seen<Vec<Definition>> {
 
 /// The ClusterNetwork `default`, if there is one.
 pub async fn network(client: &Client) -> Seen<Option<Network>> {
-    let Some(object) = ours(client, "ClusterNetwork", "clusternetworks")
-        .get_opt("default")
-        .await
-        .map_err(unseen)?
-    else {
+    let kind = Kind::ClusterNetwork;
+    let networks: Api<DynamicObject> = Api::all_with(client.clone(), &netloom_controller::resource(kind));
+    let Some(object) = networks.get_opt("default").await.map_err(unseen)? else {
         return Ok(None);
     };
-    let spec = serde_json::from_value(object.data["spec"].clone()).unwrap_or_default();
-    let conditions = object.data["status"]["conditions"].as_array().into_iter().flatten();
-    let mut conditions = conditions.filter(|condition| condition["type"] == "Ready");
+    let object = serde_json::to_value(object).map_err(Unseen::error)?;
+    let spec = match kind.deserialize(&object).map(|read| read.object) {
+        Ok(Some(Object::ClusterNetwork(network))) => network.spec,
+        _ => ClusterNetworkSpec::default(),
+    };
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let mut conditions = conditions.filter(|condition| condition["type"].as_str() == kind.resource().condition);
     Ok(Some(Network {
         spec,
         ready: conditions.next().map(|condition| Condition {
@@ -257,7 +261,7 @@ pub async fn refused_pods(client: &Client) -> Seen<Vec<String>> {
     let all = list(Api::<Pod>::all(client.clone()), &pending).await?;
     let refused = |pod: &&Pod| {
         let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        conditions.any(|c| c.type_ == "netloom.io/NetworkReady" && c.status == "False")
+        conditions.any(|c| Some(c.type_.as_str()) == Kind::Pod.resource().condition && c.status == "False")
     };
     let name = |pod: &Pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
     Ok(all.iter().filter(refused).map(name).collect())

@@ -2,21 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use netloom_kubernetes::Kind;
+
 use super::{at_least, some};
 use crate::commands::doctor::cluster::{ClusterFacts, Workload};
 use crate::commands::doctor::finding::{Check, Finding};
 
 const OLDEST: (u32, u32) = (1, 30);
-const DEFINITIONS: &[&str] = &[
-    "clusternetworks.netloom.io",
-    "externalpools.netloom.io",
-    "networks.netloom.io",
-    "ports.netloom.io",
-    "securitygroups.netloom.io",
-    "adminnetworkpolicies.policy.networking.k8s.io",
-    "baselineadminnetworkpolicies.policy.networking.k8s.io",
-    "clusternetworkpolicies.policy.networking.k8s.io",
-];
 const WORKLOADS: &[&str] = &[
     "StatefulSet/netloom-ovn",
     "Deployment/netloom-controller",
@@ -53,8 +45,9 @@ fn definitions(facts: &ClusterFacts) -> Finding {
         Ok(found) => found,
         Err(unseen) => return unseen.warning(check, "the definitions of Netloom's kinds"),
     };
-    let served = |name: &&&str| found.iter().any(|definition| definition.name == **name && definition.established);
-    let missing: Vec<&str> = DEFINITIONS.iter().filter(|name| !served(name)).copied().collect();
+    let served = |name: &String| found.iter().any(|definition| definition.name == *name && definition.established);
+    let defined = Kind::ALL.iter().filter(|kind| kind.resource().definition.is_some());
+    let missing: Vec<String> = defined.map(|kind| kind.qualified()).filter(|name| !served(name)).collect();
     if missing.is_empty() {
         return check.ok("the API server serves Netloom's kinds");
     }

@@ -280,7 +280,12 @@ fn one_thing_wrong_with_a_cluster_is_one_finding() {
         &[
             ("kubernetes/api-server", Failed, "broken", |f| f.version = Err(error())),
             ("kubernetes/definitions", Failed, "externalpools.netloom.io", |f| {
-                f.definitions.as_mut().unwrap()[1].established = false
+                let definitions = f.definitions.as_mut().unwrap();
+                definitions
+                    .iter_mut()
+                    .find(|d| d.name.starts_with("externalpools"))
+                    .unwrap()
+                    .established = false
             }),
             ("kubernetes/definitions", Warning, "not allowed to look", |f| {
                 f.definitions = Err(Unseen::Forbidden("no".to_owned()))

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use netloom_kubernetes::Kind;
+
 use crate::commands::doctor::cluster::databases::{Member, MemberState};
 use crate::commands::doctor::cluster::{ClusterFacts, Condition, DaemonSetSeen, Definition, Network, NodeSeen, PodSeen, Workload};
 use crate::commands::doctor::node::{
@@ -189,21 +191,14 @@ pub fn healthy_cluster() -> ClusterFacts {
         namespace: "netloom-system".to_owned(),
         version: Ok("v1.35.8".to_owned()),
         clock: Ok(0),
-        definitions: Ok([
-            "clusternetworks.netloom.io",
-            "externalpools.netloom.io",
-            "networks.netloom.io",
-            "ports.netloom.io",
-            "securitygroups.netloom.io",
-            "adminnetworkpolicies.policy.networking.k8s.io",
-            "baselineadminnetworkpolicies.policy.networking.k8s.io",
-            "clusternetworkpolicies.policy.networking.k8s.io",
-        ]
-        .map(|name| Definition {
-            name: name.to_owned(),
-            established: true,
-        })
-        .to_vec()),
+        definitions: Ok(Kind::ALL
+            .iter()
+            .filter(|kind| kind.resource().definition.is_some())
+            .map(|kind| Definition {
+                name: kind.qualified(),
+                established: true,
+            })
+            .collect()),
         network: Ok(Some(Network {
             spec: Default::default(),
             ready: Some(Condition {
