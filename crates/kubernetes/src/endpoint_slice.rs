@@ -2,85 +2,56 @@
 
 use netloom_network::service::{Endpoint, Protocol, SlicePort};
 use netloom_network::{EndpointSlice, Namespaced, Object};
-use serde::Deserialize;
 
 use crate::metadata::{HasMetadata, Metadata};
-use crate::null;
+use crate::null::shape;
 use crate::service::{addresses, port_number};
 
 /// The label that names a slice's service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// A slice as it is written: it has no spec.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Slice {
-    #[serde(deserialize_with = "null::as_default")]
-    metadata: Metadata,
-    #[serde(deserialize_with = "null::as_default")]
-    address_type: String,
-    #[serde(deserialize_with = "null::as_default")]
-    ports: Vec<Port>,
-    #[serde(deserialize_with = "null::as_default")]
-    endpoints: Vec<Written>,
-}
+shape! {
+    /// A slice as it is written: it has no spec.
+    pub struct Slice {
+        metadata: Metadata,
+        address_type: String,
+        ports: Vec<Port>,
+        endpoints: Vec<Written>,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Port {
-    #[serde(deserialize_with = "null::as_default")]
-    name: String,
-    #[serde(deserialize_with = "null::as_default")]
-    protocol: String,
-    #[serde(deserialize_with = "null::as_default")]
-    port: i64,
-}
+    struct Port {
+        name: String,
+        protocol: String,
+        port: i64,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Written {
-    #[serde(deserialize_with = "null::as_default")]
-    addresses: Vec<String>,
-    #[serde(deserialize_with = "null::as_default")]
-    conditions: Conditions,
-    #[serde(deserialize_with = "null::as_default")]
-    node_name: String,
-    #[serde(deserialize_with = "null::as_default")]
-    hints: Hints,
-    #[serde(deserialize_with = "null::as_default")]
-    target_ref: Target,
-}
+    struct Written {
+        addresses: Vec<String>,
+        conditions: Conditions,
+        node_name: String,
+        hints: Hints,
+        target_ref: Target,
+    }
 
-/// An endpoint is ready unless it says otherwise, and serving if it is ready.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Conditions {
-    ready: Option<bool>,
-    serving: Option<bool>,
-    terminating: Option<bool>,
-}
+    /// An endpoint is ready unless it says otherwise, and serving if it is ready.
+    struct Conditions {
+        ready: Option<bool>,
+        serving: Option<bool>,
+        terminating: Option<bool>,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Hints {
-    #[serde(deserialize_with = "null::as_default")]
-    for_zones: Vec<Hint>,
-    #[serde(deserialize_with = "null::as_default")]
-    for_nodes: Vec<Hint>,
-}
+    struct Hints {
+        for_zones: Vec<Hint>,
+        for_nodes: Vec<Hint>,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Hint {
-    #[serde(deserialize_with = "null::as_default")]
-    name: String,
-}
+    struct Hint {
+        name: String,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Target {
-    #[serde(deserialize_with = "null::as_default")]
-    kind: String,
+    struct Target {
+        kind: String,
+    }
 }
 
 impl HasMetadata for Slice {
@@ -102,7 +73,7 @@ pub fn read(written: Slice) -> Option<Object> {
     }
     let service = Namespaced {
         namespace: metadata.namespace.clone(),
-        name: metadata.labels.remove(SERVICE_NAME)?,
+        name: metadata.labels.0.remove(SERVICE_NAME)?,
     };
     let slice = EndpointSlice {
         service,

@@ -21,5 +21,6 @@ mod null;
 mod pod;
 mod policy;
 mod service;
+mod texts;
 
 pub use kind::{Kind, Read, Resource, Visit};

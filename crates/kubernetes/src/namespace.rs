@@ -8,6 +8,6 @@ use crate::metadata::Written;
 /// A namespace.
 pub fn read(written: Written<IgnoredAny>) -> Option<Object> {
     let metadata = written.metadata;
-    let namespace = Namespace::new(&metadata.name, metadata.uid, metadata.labels).annotated(metadata.annotations);
+    let namespace = Namespace::new(&metadata.name, metadata.uid, metadata.labels.0).annotated(metadata.annotations.0);
     Some(Object::Namespace(metadata.name, namespace))
 }

@@ -3,58 +3,38 @@
 use netloom_network::cluster::NamedPort;
 use netloom_network::service::Protocol;
 use netloom_network::{Object, Pod};
-use serde::Deserialize;
 
 use crate::metadata::Written;
-use crate::null;
+use crate::null::shape;
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Spec {
-    #[serde(deserialize_with = "null::as_default")]
-    node_name: String,
-    #[serde(deserialize_with = "null::as_default")]
-    host_network: bool,
-    #[serde(deserialize_with = "null::as_default")]
-    containers: Vec<Container>,
-    #[serde(deserialize_with = "null::as_default")]
-    init_containers: Vec<Container>,
-}
+shape! {
+    pub struct Spec {
+        node_name: String,
+        host_network: bool,
+        containers: Vec<Container>,
+        init_containers: Vec<Container>,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Container {
-    #[serde(deserialize_with = "null::as_default")]
-    restart_policy: String,
-    #[serde(deserialize_with = "null::as_default")]
-    ports: Vec<ContainerPort>,
-}
+    struct Container {
+        restart_policy: String,
+        ports: Vec<ContainerPort>,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ContainerPort {
-    #[serde(deserialize_with = "null::as_default")]
-    name: String,
-    #[serde(deserialize_with = "null::as_default")]
-    protocol: String,
-    #[serde(deserialize_with = "null::as_default")]
-    container_port: i64,
-}
+    struct ContainerPort {
+        name: String,
+        protocol: String,
+        container_port: i64,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Status {
-    #[serde(deserialize_with = "null::as_default")]
-    phase: String,
-    #[serde(rename = "podIPs", deserialize_with = "null::as_default")]
-    pod_ips: Vec<PodIp>,
-}
+    pub struct Status {
+        phase: String,
+        #[serde(rename = "podIPs")]
+        pod_ips: Vec<PodIp>,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct PodIp {
-    #[serde(deserialize_with = "null::as_default")]
-    ip: String,
+    struct PodIp {
+        ip: String,
+    }
 }
 
 /// A pod; one that is not bound names no node.
@@ -64,17 +44,18 @@ pub fn read(written: Written<Spec, Status>) -> Option<Object> {
         spec,
         status,
     } = written;
+    let name = metadata.namespaced();
     let pod = Pod {
-        uid: std::mem::take(&mut metadata.uid),
+        uid: metadata.uid,
         node: Some(spec.node_name).filter(|node| !node.is_empty()),
         host_network: spec.host_network,
         finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
-        annotations: std::mem::take(&mut metadata.annotations),
-        labels: std::mem::take(&mut metadata.labels),
+        annotations: metadata.annotations.0,
+        labels: metadata.labels.0,
         ports: named_ports(spec.containers, spec.init_containers),
         addresses: status.pod_ips.iter().filter_map(|entry| entry.ip.parse().ok()).collect(),
     };
-    Some(Object::Pod(metadata.namespaced(), pod))
+    Some(Object::Pod(name, pod))
 }
 
 /// Ports with a name, of the containers that run as long as the pod does.

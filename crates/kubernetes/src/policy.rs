@@ -10,8 +10,8 @@ use crate::metadata::Written;
 /// A `NetworkPolicy`.
 pub fn read(written: Written<NetworkPolicySpec>) -> Option<Object> {
     let Written { mut metadata, spec, .. } = written;
-    let uid = std::mem::take(&mut metadata.uid);
-    Some(Object::NetworkPolicy(metadata.namespaced(), NetworkPolicy { uid, spec }))
+    let (name, uid) = (metadata.namespaced(), metadata.uid);
+    Some(Object::NetworkPolicy(name, NetworkPolicy { uid, spec }))
 }
 
 /// An `AdminNetworkPolicy`.
@@ -34,7 +34,7 @@ fn cluster_wide(kind: ClusterPolicyKind, written: Written<Value>) -> Option<Obje
     let name = ClusterPolicyName { kind, name: metadata.name };
     let policy = ClusterPolicy {
         uid: metadata.uid,
-        annotations: metadata.annotations,
+        annotations: metadata.annotations.0,
         spec,
     };
     Some(Object::ClusterPolicy(name, policy))

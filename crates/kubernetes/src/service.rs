@@ -1,80 +1,55 @@
 //! Services: their addresses, their ports and how far they reach.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use netloom_network::service::{Family, Protocol, ServiceKind, ServicePort};
 use netloom_network::{Object, Service, app};
-use serde::Deserialize;
 
-use crate::metadata::{Written, texts};
-use crate::null;
+use crate::metadata::Written;
+use crate::null::shape;
+use crate::texts::Labels;
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Spec {
-    #[serde(deserialize_with = "null::as_default")]
-    r#type: String,
-    #[serde(rename = "clusterIP", deserialize_with = "null::as_default")]
-    cluster_ip: String,
-    #[serde(rename = "clusterIPs", deserialize_with = "null::as_default")]
-    cluster_ips: Vec<String>,
-    #[serde(deserialize_with = "null::as_default")]
-    ip_families: Vec<String>,
-    #[serde(deserialize_with = "null::as_default")]
-    ports: Vec<Port>,
-    #[serde(deserialize_with = "null::as_default")]
-    session_affinity: String,
-    #[serde(deserialize_with = "null::as_default")]
-    internal_traffic_policy: String,
-    #[serde(deserialize_with = "null::as_default")]
-    external_traffic_policy: String,
-    #[serde(rename = "externalIPs", deserialize_with = "null::as_default")]
-    external_ips: Vec<String>,
-    load_balancer_class: Option<String>,
-    #[serde(rename = "loadBalancerIP", deserialize_with = "null::as_default")]
-    load_balancer_ip: String,
-    #[serde(deserialize_with = "null::as_default")]
-    load_balancer_source_ranges: Vec<String>,
-    #[serde(deserialize_with = "null::as_default")]
-    health_check_node_port: i64,
-    #[serde(deserialize_with = "texts")]
-    selector: BTreeMap<String, String>,
-}
+shape! {
+    pub struct Spec {
+        r#type: String,
+        #[serde(rename = "clusterIP")]
+        cluster_ip: String,
+        #[serde(rename = "clusterIPs")]
+        cluster_ips: Vec<String>,
+        ip_families: Vec<String>,
+        ports: Vec<Port>,
+        session_affinity: String,
+        internal_traffic_policy: String,
+        external_traffic_policy: String,
+        #[serde(rename = "externalIPs")]
+        external_ips: Vec<String>,
+        load_balancer_class: Option<String>,
+        #[serde(rename = "loadBalancerIP")]
+        load_balancer_ip: String,
+        load_balancer_source_ranges: Vec<String>,
+        health_check_node_port: i64,
+        selector: Labels,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Port {
-    #[serde(deserialize_with = "null::as_default")]
-    name: String,
-    #[serde(deserialize_with = "null::as_default")]
-    protocol: String,
-    #[serde(deserialize_with = "null::as_default")]
-    port: i64,
-    #[serde(deserialize_with = "null::as_default")]
-    node_port: i64,
-}
+    struct Port {
+        name: String,
+        protocol: String,
+        port: i64,
+        node_port: i64,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Status {
-    #[serde(deserialize_with = "null::as_default")]
-    load_balancer: LoadBalancer,
-}
+    pub struct Status {
+        load_balancer: LoadBalancer,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct LoadBalancer {
-    #[serde(deserialize_with = "null::as_default")]
-    ingress: Vec<Ingress>,
-}
+    struct LoadBalancer {
+        ingress: Vec<Ingress>,
+    }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Ingress {
-    #[serde(deserialize_with = "null::as_default")]
-    ip: String,
-    ip_mode: Option<String>,
+    struct Ingress {
+        ip: String,
+        ip_mode: Option<String>,
+    }
 }
 
 /// A service. One that is only a name (`ExternalName`) is one without addresses and ports: it may have had some before.
@@ -86,13 +61,14 @@ pub fn read(written: Written<Spec, Status>) -> Option<Object> {
     } = written;
     let shown = status.load_balancer.ingress.iter();
     let shown = shown.filter(|ingress| ingress.ip_mode.as_deref().is_none_or(|mode| mode == "VIP"));
+    let name = metadata.namespaced();
     let mut service = Service {
-        uid: std::mem::take(&mut metadata.uid),
-        created: std::mem::take(&mut metadata.creation_timestamp),
+        uid: metadata.uid,
+        created: metadata.creation_timestamp,
         status_addresses: shown.filter_map(|ingress| ingress.ip.parse().ok()).collect(),
-        annotations: std::mem::take(&mut metadata.annotations),
-        labels: app::relevant(std::mem::take(&mut metadata.labels)),
-        selector: spec.selector,
+        annotations: metadata.annotations.0,
+        labels: app::relevant(metadata.labels.0),
+        selector: spec.selector.0,
         ..Service::default()
     };
     if let Some(kind) = ServiceKind::parse(&spec.r#type) {
@@ -116,7 +92,7 @@ pub fn read(written: Written<Spec, Status>) -> Option<Object> {
             ..service
         };
     }
-    Some(Object::Service(metadata.namespaced(), service))
+    Some(Object::Service(name, service))
 }
 
 /// The families written, or those of the addresses it has.

@@ -188,8 +188,8 @@ pub fn external_pool(written: Written<Given<ExternalPoolSpec>>) -> Option<Object
 /// A `SecurityGroup`.
 pub fn security_group(written: Written<SecurityGroupSpec>) -> Option<Object> {
     let Written { mut metadata, spec, .. } = written;
-    let uid = std::mem::take(&mut metadata.uid);
-    Some(Object::SecurityGroup(metadata.namespaced(), SecurityGroup { uid, spec }))
+    let (name, uid) = (metadata.namespaced(), metadata.uid);
+    Some(Object::SecurityGroup(name, SecurityGroup { uid, spec }))
 }
 
 /// A `Network`. Its fields that are null were not written; what is in them stays as it is.
@@ -209,9 +209,9 @@ pub fn port(written: Written<Given<PortSpec>, Given<PortStatus>>) -> Option<Obje
         spec,
         status,
     } = written;
-    let (uid, annotations) = (std::mem::take(&mut metadata.uid), std::mem::take(&mut metadata.annotations));
-    let pod = port::as_pod(uid, annotations, std::mem::take(&mut metadata.labels), spec.0, &status.0);
-    Some(Object::Pod(metadata.namespaced().of_machine(), pod))
+    let name = metadata.namespaced().of_machine();
+    let pod = port::as_pod(metadata.uid, metadata.annotations.0, metadata.labels.0, spec.0, &status.0);
+    Some(Object::Pod(name, pod))
 }
 
 fn policies(cluster: &Cluster, kind: ClusterPolicyKind) -> impl Iterator<Item = &ClusterPolicyName> {
