@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use netloom_kubernetes::{Kind, manifest};
-use netloom_network::service::{Family, ServiceKind};
+use netloom_network::service::Family;
 use netloom_network::{Cluster, ClusterPolicyKind, ClusterPolicyName, EndpointSlice, Namespaced, Node, Object, Pod, Service};
 use serde_json::{Value, json};
 
@@ -371,5 +371,4 @@ fn kinds_of_others_with_the_same_name_are_theirs() {
     assert_eq!(Kind::of(Some("config.example.com/v1"), "Network"), None);
     let theirs = json!({ "apiVersion": "serving.example.com/v1", "kind": "Service", "metadata": { "name": "a" } });
     assert_eq!(manifest::read(&theirs).unwrap(), []);
-    assert_eq!(ServiceKind::parse(""), Some(ServiceKind::ClusterIp));
 }
