@@ -1,113 +1,165 @@
-//! Invariants of a Northbound we made: what is never the user's fault. Tests call this on everything they compile; a violation is a
-//! bug of ours.
+//! A linter of Northbounds we made: a list of named rules about what is never the user's fault. Tests call [`check`] on everything they
+//! compile and on what a lab's database holds; a violation is a bug of ours.
+//!
+//! Some rules are about cost: rows that are right, but that OVN multiplies out on every node. [`costs`] finds those, and [`known`] lists the
+//! places that are known to break such a rule, each with its reason.
 
-use std::collections::{HashMap, HashSet};
+mod balancers;
+mod costs;
+mod expression;
+mod matches;
+mod names;
+mod reading;
+mod references;
+mod routers;
+mod segments;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
-use netloom_ovsdb::{Atom, Table};
+pub use costs::{KNOWN, Known, known};
+pub use references::{HOLDERS, ROOTS};
 
-use crate::key::{Key, NETWORK};
-use crate::northbound::{Northbound, RowId, key_of};
-use crate::rows::{
-    Acl, AddressSet, HaChassis, LoadBalancerHealthCheck, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute,
-    LogicalSwitchPort, Nat,
-};
+use crate::check::reading::Reading;
+use crate::northbound::Northbound;
 
-/// Tables whose rows live only while a collection holds them.
-const HELD: &[&str] = &[
-    Acl::TABLE,
-    HaChassis::TABLE,
-    LoadBalancerHealthCheck::TABLE,
-    LogicalRouterPolicy::TABLE,
-    LogicalRouterPort::TABLE,
-    LogicalRouterStaticRoute::TABLE,
-    LogicalSwitchPort::TABLE,
-    Nat::TABLE,
+/// How bad it is to break a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It must never happen.
+    Violation,
+    /// It works, and costs every node more than it has to.
+    Costly,
+}
+
+/// What holds in every Northbound of ours.
+pub struct Rule {
+    /// Its name.
+    pub name: &'static str,
+    /// What it says.
+    pub says: &'static str,
+    /// How bad it is to break it.
+    pub severity: Severity,
+    find: fn(&Reading<'_>) -> Vec<Broken>,
+}
+
+/// Where a rule is broken: the row, and how.
+type Broken = (String, String);
+
+/// All rules.
+pub const RULES: &[Rule] = &[
+    rule("key", "every row carries the key that its UUID follows from", references::keys),
+    rule("holder", "a row whose collection has members exists", references::holders),
+    rule("reference", "a row that is referred to exists", references::references),
+    rule(
+        "root",
+        "every row is held, in the end, by a row that the server keeps for its own sake",
+        references::roots,
+    ),
+    rule("name", "names by which rows are found are unique", names::unique),
+    rule("named", "ports, meters and chassis that are named exist", names::named),
+    rule("attached", "a router's port is on exactly one switch", segments::attached),
+    rule(
+        "ethernet",
+        "no two ports on a switch have the same Ethernet address",
+        segments::ethernet,
+    ),
+    rule("address", "no two ports on a switch have the same IP address", segments::addresses),
+    rule(
+        "policy",
+        "of a router's policies with one priority, no two say different things of one packet",
+        routers::policies,
+    ),
+    rule("route", "a router has one route to a destination", routers::routes),
+    rule("translation", "a router translates a source in one way", routers::translations),
+    rule(
+        "frontend",
+        "on a switch or router, an address and port belongs to one load balancer",
+        balancers::frontends,
+    ),
+    rule(
+        "probe",
+        "health checks are of addresses, and of ports, that exist",
+        balancers::probes,
+    ),
+    rule("match", "every match is an expression that OVN can read", matches::readable),
+    rule("operand", "every group, set and port that a match names exists", matches::operands),
+    rule("set", "a set has addresses of the kind it is compared with", matches::sets),
+    rule(
+        "verdict",
+        "ACLs of one port group with one match and priority do the same",
+        matches::verdicts,
+    ),
+    costly(
+        "negated",
+        "no match has !=, of which OVN makes a flow for each bit, and of a set the product",
+        costs::negated,
+    ),
+    costly(
+        "multiplied",
+        "no match has a disjunction over several fields next to another set: OVN makes the product",
+        costs::multiplied,
+    ),
 ];
 
-/// A broken invariant.
+const fn rule(name: &'static str, says: &'static str, find: fn(&Reading<'_>) -> Vec<Broken>) -> Rule {
+    Rule {
+        name,
+        says,
+        severity: Severity::Violation,
+        find,
+    }
+}
+
+const fn costly(name: &'static str, says: &'static str, find: fn(&Reading<'_>) -> Vec<Broken>) -> Rule {
+    Rule {
+        name,
+        says,
+        severity: Severity::Costly,
+        find,
+    }
+}
+
+/// A rule that is broken.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Violation {
-    /// A row without our mark, or whose UUID does not follow from its key.
-    Unmarked(String),
-    /// A collection of a row that does not exist.
-    Homeless(String),
-    /// A reference to a row that does not exist.
-    Dangling(String),
-    /// A row no collection holds, which the database would drop at once.
-    Unheld(String),
-    /// Two ports of one name.
-    SameName(String),
-    /// Two ports with one address.
-    SameAddress(String),
+pub struct Violation {
+    /// The rule's name.
+    pub rule: &'static str,
+    /// Table and key of the row that breaks it.
+    pub row: String,
+    /// How.
+    pub what: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unmarked(row) => write!(f, "{row} does not carry its key"),
-            Self::Homeless(row) => write!(f, "members of {row}, which does not exist"),
-            Self::Dangling(row) => write!(f, "{row} refers to a row that does not exist"),
-            Self::Unheld(row) => write!(f, "{row} is held by no collection"),
-            Self::SameName(name) => write!(f, "two rows are named {name}"),
-            Self::SameAddress(address) => write!(f, "two ports have {address}"),
-        }
+        let says = RULES.iter().find(|rule| rule.name == self.rule).map_or("", |rule| rule.says);
+        write!(f, "{}: {} (rule {}: {says})", self.row, self.what, self.rule)
     }
 }
 
 /// Every broken invariant, none if all is well.
 pub fn check(northbound: &Northbound) -> Vec<Violation> {
-    let mut violations = Vec::new();
-    let keys: HashMap<RowId, String> = northbound
-        .rows()
-        .map(|(id, row)| (*id, key_of(id.table, row).unwrap_or_default()))
-        .collect();
-    let uuids: HashSet<_> = keys.keys().map(|id| id.uuid).collect();
-    let named = |id: &RowId| format!("{} {}", id.table, keys.get(id).map_or("(unknown)", String::as_str));
-
-    for (id, key) in &keys {
-        if Key::new(key.as_str()).uuid(id.table) != id.uuid {
-            violations.push(Violation::Unmarked(named(id)));
-        }
-    }
-    let mut held = HashSet::new();
-    for (id, column, values) in northbound.collections() {
-        if !keys.contains_key(id) {
-            violations.push(Violation::Homeless(named(id)));
-        }
-        for value in values {
-            match value {
-                Atom::Uuid(uuid) if uuids.contains(uuid) => {
-                    held.insert(*uuid);
-                }
-                Atom::String(_) if id.table == AddressSet::TABLE => {}
-                _ => violations.push(Violation::Dangling(format!("{}.{column}", named(id)))),
-            }
-        }
-    }
-    violations.extend(
-        keys.keys()
-            .filter(|id| HELD.contains(&id.table) && !held.contains(&id.uuid))
-            .map(|id| Violation::Unheld(named(id))),
-    );
-    violations.extend(ports(northbound));
-    violations.sort();
-    violations
+    broken(northbound, Severity::Violation)
 }
 
-fn ports(northbound: &Northbound) -> Vec<Violation> {
-    let (mut names, mut addresses, mut violations) = (HashSet::new(), HashSet::new(), Vec::new());
-    for (_, port) in northbound.table::<LogicalSwitchPort>() {
-        // Networks may have the same addresses.
-        let network = port.external_ids.get(NETWORK);
-        for address in port.addresses.iter().flat_map(|entry| entry.split(' ').skip(1)) {
-            if !addresses.insert((network.cloned(), address.to_owned())) {
-                violations.push(Violation::SameAddress(address.to_owned()));
-            }
-        }
-        if !names.insert(port.name.clone()) {
-            violations.push(Violation::SameName(port.name));
-        }
-    }
+/// Rows that are right but cost more than they have to.
+pub fn costs(northbound: &Northbound) -> Vec<Violation> {
+    broken(northbound, Severity::Costly)
+}
+
+fn broken(northbound: &Northbound, severity: Severity) -> Vec<Violation> {
+    let reading = Reading::of(northbound);
+    let of_rule = |rule: &'static Rule| {
+        let broken = (rule.find)(&reading).into_iter();
+        broken.map(|(row, what)| Violation {
+            rule: rule.name,
+            row,
+            what,
+        })
+    };
+    let mut violations: Vec<Violation> = RULES.iter().filter(|rule| rule.severity == severity).flat_map(of_rule).collect();
+    violations.sort();
     violations
 }
