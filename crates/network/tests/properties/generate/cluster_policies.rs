@@ -1,18 +1,16 @@
-//! Random cluster-wide policies of all three kinds, with mistakes; and whether the sets of nodes have the nodes they must have.
-
-use std::collections::BTreeSet;
+//! Cluster-wide policies of all three kinds, with mistakes.
 
 use netloom_network::policy::LabelSelector;
-use netloom_network::{ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, Key, Object, Planner, RowId};
+use netloom_network::{ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, Object};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::policies;
+use super::policies;
 
-pub fn object() -> impl Strategy<Value = Object> {
+pub fn policy() -> BoxedStrategy<Object> {
     let log = policies::logged();
-    (0..6usize, any::<bool>(), 0..3u16, subject(), rules(true), rules(false), log).prop_map(
-        |(number, admin, priority, subject, ingress, egress, log)| {
+    (0..6usize, 0..2u8, any::<bool>(), 0..3u16, subject(), rules(true), rules(false), log)
+        .prop_map(|(number, generation, admin, priority, subject, ingress, egress, log)| {
             let kind = ClusterPolicyKind::ALL[number % 3];
             let tier = if admin { "Admin" } else { "Baseline" };
             let name = ClusterPolicyName {
@@ -21,13 +19,13 @@ pub fn object() -> impl Strategy<Value = Object> {
             };
             let spec = json!({ "tier": tier, "priority": priority * 500, "subject": subject, "ingress": ingress, "egress": egress });
             let policy = ClusterPolicy {
-                uid: String::new(),
+                uid: format!("policy-{generation}"),
                 annotations: log.into_iter().collect(),
                 spec,
             };
             Object::ClusterPolicy(name, policy)
-        },
-    )
+        })
+        .boxed()
 }
 
 fn subject() -> impl Strategy<Value = Value> {
@@ -70,20 +68,4 @@ fn written(selector: &LabelSelector) -> Value {
     let expressions = selector.match_expressions.iter();
     let expressions = expressions.map(|it| json!({ "key": it.key, "operator": it.operator, "values": it.values }));
     json!({ "matchLabels": selector.match_labels, "matchExpressions": expressions.collect::<Vec<_>>() })
-}
-
-/// Every set of nodes has the nodes it must have and no other.
-pub fn wrong_sets(planner: &Planner) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for labels in planner.cluster().node_selectors() {
-        let row = RowId::of("Address_Set", &Key::new(format!("nodes/{labels}/4")));
-        let members = planner.desired().members(row, "addresses");
-        let members: BTreeSet<String> = members.map(|value| value.as_str().unwrap().to_owned()).collect();
-        let nodes = planner.cluster().nodes.values().filter(|node| labels.matches(&node.labels));
-        let expected: BTreeSet<String> = nodes.flat_map(|node| &node.addresses).map(ToString::to_string).collect();
-        if members != expected {
-            wrong.push(format!("nodes/{labels}: {members:?} instead of {expected:?}"));
-        }
-    }
-    wrong
 }
