@@ -3,9 +3,10 @@
 //!
 //! Variables: `NETLOOM_CASES`, how many sequences of changes are tried (256 unless given; CI tries 20,000 in a release build), spread over the
 //! tests of this executable; `NETLOOM_SEED`, where they begin (a new one each time unless given). A failure prints the seed that repeats it.
-//! Nothing is written on failure: a sequence worth keeping becomes a test of its own.
+//! Nothing is written on failure: a sequence worth keeping becomes a test in `counterexamples.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod counterexamples;
 mod database;
 mod facts;
 mod generate;

@@ -1,0 +1,158 @@
+//! Sequences that once went wrong, each with what did. Every one runs through all checks of [`run`].
+
+use std::net::IpAddr;
+
+use netloom_network::annotations::{ADDRESSES, GATEWAY};
+use netloom_network::cluster::ClusterNetwork;
+use netloom_network::custom_network::NETWORK;
+use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec};
+use netloom_network::{
+    ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, CustomNetwork, Namespace, Namespaced, Node, Object, Planner, Pod,
+};
+use serde_json::{Value, json};
+
+use crate::run::Step::{self, Apply, Compile, Remove};
+use crate::run::run;
+
+/// Everything that must hold does, after these steps.
+fn holds(steps: impl IntoIterator<Item = Step>) {
+    let steps: Vec<Step> = steps.into_iter().collect();
+    run(&steps).unwrap_or_else(|why| panic!("{why}"));
+}
+
+fn named(namespace: &str, name: &str) -> Namespaced {
+    Namespaced {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn cluster_network(cidrs: &[&str]) -> Object {
+    let cluster_cidrs = cidrs.iter().map(|cidr| ClusterCidrSpec {
+        cidr: (*cidr).to_owned(),
+        node_prefix: None,
+    });
+    let spec = ClusterNetworkSpec {
+        cluster_cidrs: cluster_cidrs.collect(),
+        ..Default::default()
+    };
+    Object::ClusterNetwork(ClusterNetwork { uid: String::new(), spec })
+}
+
+/// A node with an address, and with a gateway that has it too.
+fn node(name: &str, address: &str, other_addresses: &[&str]) -> Object {
+    let mac = format!("02:00:00:00:00:{:02x}", name.bytes().last().unwrap());
+    let ip: IpAddr = address.parse().unwrap();
+    let report = format!(r#"{{"mac":"{mac}","addresses":["{ip}/24"]}}"#);
+    let node = Node {
+        addresses: vec![ip],
+        annotations: [(GATEWAY.to_owned(), report)].into(),
+        ready: true,
+        other_addresses: other_addresses.iter().map(|ip| ip.parse().unwrap()).collect(),
+        ..Node::default()
+    };
+    Object::Node(name.to_owned(), node)
+}
+
+fn pod(name: Namespaced, node: &str, annotations: &[(&str, &str)]) -> Object {
+    let annotations = annotations.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let pod = Pod {
+        uid: format!("{name}-on-{node}"),
+        node: Some(node.to_owned()),
+        annotations: annotations.collect(),
+        ..Pod::default()
+    };
+    Object::Pod(name, pod)
+}
+
+fn namespace(name: &str, annotations: &[(&str, &str)]) -> Object {
+    let annotations = annotations.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let namespace = Namespace::new(name, String::new(), [].into()).annotated(annotations.collect());
+    Object::Namespace(name.to_owned(), namespace)
+}
+
+fn network(name: &str, spec: Value) -> Object {
+    Object::CustomNetwork(name.to_owned(), CustomNetwork { uid: String::new(), spec })
+}
+
+/// The refusal of a pod was decided once for its assignment and again for its message: `AddressRefused` stayed where it was `SubnetFull` by then.
+#[test]
+fn a_refusal_says_what_keeps_the_pod_waiting_now() {
+    let asks = pod(named("guarded", "pod4"), "node0", &[(ADDRESSES, "10.244.0.14")]);
+    holds([
+        Apply(node("node1", "172.30.0.1", &[])),
+        Apply(node("node3", "172.30.0.3", &[])),
+        Apply(asks),
+        Compile,
+        Apply(node("node0", "172.30.0.10", &[])),
+        Apply(namespace("guarded", &[(NETWORK, "n2")])),
+        Apply(network("n2", json!({ "subnets": ["192.168.0.0/30"] }))),
+        Compile,
+        Apply(pod(named("guarded", "pod0").of_machine(), "node0", &[])),
+    ]);
+}
+
+/// A machine's port went on saying `NodeUnknown` when its node was created and had no subnets yet.
+#[test]
+fn a_port_waits_for_a_node_that_is_known_and_has_no_subnets() {
+    holds([
+        Apply(cluster_network(&["broken"])),
+        Apply(pod(named("default", "vm").of_machine(), "node0", &[])),
+        Compile,
+        Apply(node("node0", "172.30.0.1", &[])),
+    ]);
+}
+
+/// The same where the subnets are all taken.
+#[test]
+fn a_port_waits_for_a_node_that_is_known_and_gets_no_subnets() {
+    holds([
+        Apply(cluster_network(&["10.9.0.0/24"])),
+        Apply(node("node1", "172.30.0.1", &[])),
+        Apply(pod(named("default", "vm").of_machine(), "node0", &[])),
+        Compile,
+        Apply(node("node0", "172.30.0.2", &[])),
+    ]);
+}
+
+/// Members of a set were not counted: with one of two nodes that share an address, the address was taken out of the set, and a Deny opened.
+#[test]
+fn a_node_that_goes_leaves_the_address_it_shares_in_the_sets_of_policies() {
+    let name = ClusterPolicyName {
+        kind: ClusterPolicyKind::Cluster,
+        name: "closed".to_owned(),
+    };
+    let rule = json!({ "action": "Deny", "to": [{ "nodes": {} }] });
+    let spec = json!({ "tier": "Admin", "priority": 1, "subject": { "namespaces": {} }, "egress": [rule] });
+    let policy = ClusterPolicy {
+        uid: String::new(),
+        annotations: [].into(),
+        spec,
+    };
+    let shared = |name, address| node(name, address, &["203.0.113.1"]);
+    holds([
+        Apply(Object::ClusterPolicy(name, policy)),
+        Apply(shared("node1", "172.30.0.1")),
+        Apply(shared("node2", "172.30.0.2")),
+        Compile,
+        Remove(shared("node2", "172.30.0.2")),
+    ]);
+}
+
+/// A planner that stood by kept a mark for every pod that ever lived.
+#[test]
+fn a_planner_that_compiles_nothing_does_not_grow() {
+    let mut standby = Planner::default();
+    standby.apply(node("node1", "172.30.0.1", &[]));
+    standby.compile();
+    for number in 0..1000 {
+        let passing = pod(named("default", &format!("pod{number}")), "node1", &[]);
+        standby.apply(passing.clone());
+        standby.remove(&passing);
+    }
+    assert!(
+        standby.marked() < 10,
+        "{} units are marked for 1,000 pods that are gone",
+        standby.marked()
+    );
+}
