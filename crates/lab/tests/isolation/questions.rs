@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use netloom_lab::{Lab, Shell};
+use netloom_lab::Shell;
 
 use crate::ask::{Ask, Protocol, answered, ask};
-use crate::world::{lab_with, wait_no_row, wait_ready};
+use crate::world::{Checked, lab_with, wait_no_row, wait_ready};
 
 pub const TCP: u16 = 8080;
 pub const UDP: u16 = 9090;
@@ -61,7 +61,7 @@ pub enum Way {
 
 /// The lab and how often it was waited for.
 pub struct World {
-    pub lab: Lab,
+    pub lab: Checked,
     markers: AtomicUsize,
     /// Addresses as they were told first; that they stay is asked apart.
     known: Mutex<BTreeMap<String, Vec<IpAddr>>>,

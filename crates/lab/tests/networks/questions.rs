@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use netloom_lab::echo::client::Attempt;
-use netloom_lab::{Lab, Machine, Shell};
+use netloom_lab::{Machine, Shell};
 
 use crate::ask::Protocol;
 use crate::objects::{TCP, UDP, policy};
-use crate::world::{lab_with, wait_no_row, wait_ready};
+use crate::world::{Checked, lab_with, wait_no_row, wait_ready};
 
 /// Questions to a service: that one of three backends never answers by chance is less likely than one in five million.
 const MANY: usize = 40;
@@ -44,7 +44,7 @@ pub struct Line {
 }
 
 pub struct World {
-    pub lab: Lab,
+    pub lab: Checked,
     markers: AtomicUsize,
     known: Mutex<BTreeMap<String, Vec<IpAddr>>>,
 }

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use netloom_lab::{Lab, Shell};
+use netloom_lab::Shell;
 
 use crate::ask::{Ask, Protocol, answered, ask};
-use crate::world::{lab_with, wait_ready};
+use crate::world::{Checked, lab_with, wait_ready};
 
 /// A port of every pod; also `http`, but of `shop/web-2`.
 pub const TCP: u16 = 8080;
@@ -47,7 +47,7 @@ const SERVICES: &str = "apiVersion: v1\nkind: Service\nmetadata: { name: web, na
 
 /// The lab and how often it was waited for.
 pub struct World {
-    pub lab: Lab,
+    pub lab: Checked,
     markers: AtomicUsize,
 }
 

@@ -19,7 +19,7 @@ use netloom_lab::Lab;
 
 /// A lab whose nodes do not take each other for dead while this machine is busy with something else for a third of a second: external
 /// addresses stay where they are, and with them the connections through them.
-fn steady_lab(test: &str) -> Lab {
+fn steady_lab(test: &str) -> world::Checked {
     let lab = world::lab(test);
     lab.control()
         .run(&["ovn-nbctl", "set", "NB_Global", ".", "options:bfd-mult=100"])

@@ -2,11 +2,10 @@
 
 use std::net::IpAddr;
 
-use netloom_lab::Lab;
 use serde_json::{Value, json};
 
 use crate::generate::{self, Known, Random, Shape, of_kind, text};
-use crate::world::{lab_with, wait_ready};
+use crate::world::{Checked, lab_with, wait_ready};
 
 /// Label with the service a pod is behind.
 const SERVES: &str = "serves";
@@ -16,7 +15,7 @@ const MORE_PORTS: [(u16, &str); 4] = [(80, "TCP"), (81, "TCP"), (80, "UDP"), (80
 
 /// The lab, and the objects its pods were made from.
 pub struct Cluster {
-    pub lab: Lab,
+    pub lab: Checked,
     objects: Vec<Value>,
 }
 

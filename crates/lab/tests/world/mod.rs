@@ -1,23 +1,26 @@
 //! What the lab tests share: a lab per test, pods by the handful, and questions whose answers are packets.
 #![allow(dead_code)]
 
+mod lint;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+pub use lint::Checked;
 use netloom_lab::{Lab, Shell, Spec};
 
-/// A lab of three nodes named after the test, gone when dropped.
-pub fn lab(test: &str) -> Lab {
+/// A lab of three nodes named after the test, checked and removed when dropped.
+pub fn lab(test: &str) -> Checked {
     lab_with(test, |spec| spec)
 }
 
 /// A lab with its own wishes; `NETLOOM_DATAPATH` chooses the datapath, so that the same tests run on both.
-pub fn lab_with(test: &str, wish: impl FnOnce(Spec) -> Spec) -> Lab {
+pub fn lab_with(test: &str, wish: impl FnOnce(Spec) -> Spec) -> Checked {
     let mut spec = Spec::new(format!("test-{test}-{}", std::process::id()));
     if let Ok(datapath) = std::env::var("NETLOOM_DATAPATH") {
         spec = spec.datapath(datapath.parse().unwrap());
     }
-    Lab::up(wish(spec)).unwrap_or_else(|error| panic!("{error:#}"))
+    Checked(Lab::up(wish(spec)).unwrap_or_else(|error| panic!("{error:#}")))
 }
 
 /// A pod that answers on 8080/TCP and 9090/UDP, bound to a node.
