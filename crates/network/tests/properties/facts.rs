@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use netloom_network::annotations::{ADDRESSES, SUBNETS};
+use netloom_network::custom_network::Read;
 use netloom_network::policy::{Role, Selection, Selector};
 use netloom_network::rows::{LogicalRouter, LogicalSwitch, LogicalSwitchPort};
 use netloom_network::settings::Settings;
@@ -108,15 +109,20 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// Whether pods that are not on a network are kept from those that are. One that cannot be read, or is no more, is what it was.
+    /// Whether pods that are not on a network are kept from those that are. One that cannot be read, is no more, or may not become what it says
+    /// while pods are on it, is what it was.
     pub fn is_isolated_network(&self, network: &str) -> bool {
         let written = self.world.all().find_map(|object| match object {
             Object::CustomNetwork(name, written) if name == network => custom_network::read(&written.spec).ok(),
             _ => None,
         });
-        let sound = written.filter(|read| self.settings.as_ref().is_none_or(|settings| read.conflict(settings).is_none()));
-        let before = || self.networks.get(network).is_some_and(|spec| spec["isolated"] == true);
-        sound.map_or_else(before, |read| read.isolated)
+        let before = self.networks.get(network).and_then(|spec| custom_network::read(spec).ok());
+        let before = before.as_ref();
+        let populated = self.ports.values().any(|port| port.network.as_deref() == Some(network));
+        let stays = |read: &Read| populated && before.is_some_and(|old| (&old.subnets, &old.gateways) != (&read.subnets, &read.gateways));
+        let clashes = |read: &Read| self.settings.as_ref().is_some_and(|settings| read.conflict(settings).is_some());
+        let sound = written.filter(|read| !stays(read) && !clashes(read));
+        sound.as_ref().or(before).is_some_and(|read| read.isolated)
     }
 
     /// Networks that exist, or that pods are still on.

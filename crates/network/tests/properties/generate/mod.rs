@@ -35,7 +35,12 @@ impl Theme {
 
 /// Short sequences: what goes wrong needs few objects that meet, not many.
 pub fn steps(theme: Theme) -> BoxedStrategy<Vec<Step>> {
-    let settled = prop_oneof![1 => Just(vec![]), 3 => nodes::two_nodes()];
+    let namespaces = prop::collection::vec(policies::namespace(), 0..3);
+    let networks = prop::collection::vec(policies::network(), 0..2);
+    let settled = prop_oneof![1 => Just(vec![]), 4 => (nodes::two_nodes(), namespaces, networks).prop_map(move |(nodes, namespaces, networks)| {
+        let networks = networks.into_iter().filter(|_| theme == Theme::Networks);
+        nodes.into_iter().chain(namespaces).chain(networks).collect()
+    })];
     let changes = prop::collection::vec(step(theme), 1..26);
     (settled, changes)
         .prop_map(|(first, rest)| first.into_iter().map(Step::Apply).chain(rest).collect())
@@ -62,7 +67,7 @@ fn step(theme: Theme) -> BoxedStrategy<Step> {
     prop_oneof![
         20 => object.clone().prop_map(Step::Apply),
         6 => object.prop_map(Step::Remove),
-        6 => Just(Step::Compile),
+        9 => Just(Step::Compile),
         1 => Just(Step::Idle),
         2 => Just(Step::TakeOver),
         1 => any::<u8>().prop_map(Step::Restart),
