@@ -3,6 +3,7 @@
 //!
 //! Variables: `NETLOOM_CASES`, how many sequences of changes are tried (256 unless given; CI tries 20,000 in a release build), spread over the
 //! tests of this executable; `NETLOOM_SEED`, where they begin (a new one each time unless given). A failure prints the seed that repeats it.
+//! `NETLOOM_EXCEPT` names rules of the linter that are not looked at, to see past one that is being worked on.
 //! Nothing is written on failure: a sequence worth keeping becomes a test in `counterexamples.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 

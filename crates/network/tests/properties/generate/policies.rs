@@ -92,8 +92,9 @@ fn group_rule() -> impl Strategy<Value = Value> {
         3 => (0..4usize).prop_map(|number| json!({ "group": { "name": group_name(number).name, "namespace": NAMESPACES[number % 2] } })),
         1 => Just(json!("nonsense")),
     ];
-    (remote, any::<bool>(), prop::option::of(79..90i64)).prop_map(|(remote, ingress, port)| {
-        json!({ "direction": if ingress { "Ingress" } else { "Egress" }, "protocol": "TCP", "port": port, "remote": remote })
+    let protocol = prop_oneof![4 => Just(json!("TCP")), 1 => Just(json!("UDP")), 1 => Just(json!("ICMP")), 1 => Just(Value::Null)];
+    (remote, any::<bool>(), protocol, prop::option::of(79..90i64)).prop_map(|(remote, ingress, protocol, port)| {
+        json!({ "direction": if ingress { "Ingress" } else { "Egress" }, "protocol": protocol, "port": port, "remote": remote })
     })
 }
 
