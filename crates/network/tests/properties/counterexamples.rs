@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use netloom_network::annotations::{ADDRESSES, GATEWAY};
 use netloom_network::cluster::ClusterNetwork;
 use netloom_network::custom_network::NETWORK;
+use netloom_network::policy::log::POLICY_LOG;
 use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec};
 use netloom_network::{
     ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, CustomNetwork, Namespace, Namespaced, Node, Object, Planner, Pod,
@@ -115,6 +116,28 @@ fn a_port_waits_for_a_node_that_is_known_and_gets_no_subnets() {
     ]);
 }
 
+/// A machine's port did not say `NodeUnknown` when its node was deleted that had no subnets.
+#[test]
+fn a_port_says_that_its_node_is_gone_that_had_no_subnets() {
+    holds([
+        Apply(cluster_network(&["broken"])),
+        Apply(node("node0", "172.30.0.1", &[])),
+        Apply(pod(named("default", "vm").of_machine(), "node0", &[])),
+        Compile,
+        Remove(node("node0", "172.30.0.1", &[])),
+    ]);
+}
+
+/// The problem of a namespace named the UID of the one that was there before, so that its Event went to an object that is gone.
+#[test]
+fn a_namespace_that_is_created_again_has_its_own_problems() {
+    let again = |uid: &str| {
+        let asks = [(POLICY_LOG.to_owned(), "nonsense".to_owned())].into();
+        Object::Namespace("shop".to_owned(), Namespace::new("shop", uid.to_owned(), [].into()).annotated(asks))
+    };
+    holds([Apply(again("one")), Compile, Apply(again("two"))]);
+}
+
 /// Members of a set were not counted: with one of two nodes that share an address, the address was taken out of the set, and a Deny opened.
 #[test]
 fn a_node_that_goes_leaves_the_address_it_shares_in_the_sets_of_policies() {
@@ -130,13 +153,14 @@ fn a_node_that_goes_leaves_the_address_it_shares_in_the_sets_of_policies() {
         spec,
     };
     let shared = |name, address| node(name, address, &["203.0.113.1"]);
-    holds([
+    let settled = [
         Apply(Object::ClusterPolicy(name, policy)),
         Apply(shared("node1", "172.30.0.1")),
         Apply(shared("node2", "172.30.0.2")),
         Compile,
-        Remove(shared("node2", "172.30.0.2")),
-    ]);
+    ];
+    holds(settled.clone().into_iter().chain([Remove(shared("node2", "172.30.0.2"))]));
+    holds(settled.into_iter().chain([Apply(node("node2", "172.30.0.2", &[]))]));
 }
 
 /// A planner that stood by kept a mark for every pod that ever lived.
