@@ -145,7 +145,11 @@ impl Running {
         // Without a database everyone keeps what it shows.
         let facts = Facts::of(self.active.desired(), &self.world);
         let lost = fresh(facts.shown(self.world.objects()));
-        none("a lost database", facts.lost(&Facts::of(lost.desired(), &self.world)))?;
+        let found = Facts::of(lost.desired(), &self.world);
+        none("a lost database", facts.lost(&found))?;
+        none("addresses after a lost database", found.complaints())?;
+        is_full(&lost, "recovering")?;
+        is_sound(lost.desired())?;
 
         // Part by part it comes to the same, from what another planner made of another order.
         let mut in_parts = Database::of(forward.desired());
