@@ -6,9 +6,11 @@ use netloom_network::annotations::{ADDRESSES, GATEWAY};
 use netloom_network::cluster::ClusterNetwork;
 use netloom_network::custom_network::NETWORK;
 use netloom_network::policy::log::POLICY_LOG;
+use netloom_network::service::{ExternalPoolSpec, Family, ServiceKind, ServicePort};
 use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec};
 use netloom_network::{
-    ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, CustomNetwork, Namespace, Namespaced, Node, Object, Planner, Pod,
+    ClusterPolicy, ClusterPolicyKind, ClusterPolicyName, CustomNetwork, ExternalPool, Namespace, Namespaced, Node, Object, Planner, Pod,
+    Service,
 };
 use serde_json::{Value, json};
 
@@ -74,6 +76,30 @@ fn namespace(name: &str, annotations: &[(&str, &str)]) -> Object {
 
 fn network(name: &str, spec: Value) -> Object {
     Object::CustomNetwork(name.to_owned(), CustomNetwork { uid: String::new(), spec })
+}
+
+fn pool(name: &str, cidr: &str) -> Object {
+    let spec = ExternalPoolSpec {
+        cidrs: vec![cidr.to_owned()],
+        ..Default::default()
+    };
+    Object::ExternalPool(name.to_owned(), ExternalPool { uid: String::new(), spec })
+}
+
+fn load_balancer(number: u8, requested: &str) -> Object {
+    let service = Service {
+        uid: format!("service-{number}"),
+        kind: ServiceKind::LoadBalancer,
+        cluster_ips: vec![IpAddr::from([10, 96, 0, number])],
+        families: vec![Family::Ipv4],
+        ports: vec![ServicePort {
+            port: 80,
+            ..ServicePort::default()
+        }],
+        requested: Some(requested.to_owned()),
+        ..Service::default()
+    };
+    Object::Service(named("default", &format!("web{number}")), service)
 }
 
 /// The refusal of a pod was decided once for its assignment and again for its message: `AddressRefused` stayed where it was `SubnetFull` by then.
@@ -179,4 +205,49 @@ fn a_planner_that_compiles_nothing_does_not_grow() {
         "{} units are marked for 1,000 pods that are gone",
         standby.marked()
     );
+}
+
+/// Pods reached an address of two nodes through either of them by turns.
+#[test]
+fn two_nodes_with_one_address_have_one_route() {
+    holds([Apply(node("node1", "172.30.0.1", &[])), Apply(node("node2", "172.30.0.1", &[]))]);
+}
+
+/// The Ethernet address of an IPv6 pod was made of the last four bytes of its address, which may be those of its router.
+#[test]
+fn a_pod_has_not_the_ethernet_address_of_its_router() {
+    holds([
+        Apply(cluster_network(&["fd00::/60"])),
+        Apply(node("node1", "172.30.0.1", &[])),
+        Apply(pod(named("default", "web"), "node1", &[(ADDRESSES, "fd00::1:0:1")])),
+    ]);
+}
+
+/// And two IPv6 pods may have the same last four bytes.
+#[test]
+fn two_pods_of_a_node_have_not_the_same_ethernet_address() {
+    holds([
+        Apply(cluster_network(&["fd00::/60"])),
+        Apply(node("node1", "172.30.0.1", &[])),
+        Apply(pod(named("default", "web"), "node1", &[(ADDRESSES, "fd00::1:0:7")])),
+        Apply(pod(named("default", "db"), "node1", &[(ADDRESSES, "fd00::2:0:7")])),
+    ]);
+}
+
+/// The Ethernet address of an announcer was made of the last three bytes of its address, which two pools may have in common.
+#[test]
+fn two_announcers_have_not_the_same_ethernet_address() {
+    holds([
+        Apply(node("node1", "172.30.0.1", &[])),
+        Apply(pool("one", "192.0.2.0/30")),
+        Apply(pool("two", "198.0.2.0/30")),
+        Apply(load_balancer(1, "192.0.2.1")),
+        Apply(load_balancer(2, "198.0.2.1")),
+    ]);
+}
+
+/// The switch of a node has the node's name, and so had the switch between routers, or the one that addresses are announced on.
+#[test]
+fn a_node_may_be_called_as_a_switch_of_ours_is() {
+    holds([Apply(node("join", "172.30.0.1", &[])), Apply(node("announce", "172.30.0.2", &[]))]);
 }
