@@ -21,6 +21,6 @@ pub(crate) use absent;
 
 /// The same of the `ClusterNetwork`, of which there is one.
 pub fn cluster_network(cluster: &Cluster, present: &[Object]) -> Vec<Object> {
-    let known = cluster.network.iter().filter(|_| present.is_empty());
+    let known = cluster.network().into_iter().filter(|_| present.is_empty());
     known.cloned().map(Object::ClusterNetwork).collect()
 }

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use netloom_kubernetes::{Kind, manifest};
+use netloom_network::cluster::View;
 use netloom_network::service::Family;
 use netloom_network::{Cluster, ClusterPolicyKind, ClusterPolicyName, EndpointSlice, Namespaced, Node, Object, Pod, Service};
 use serde_json::{Value, json};
@@ -332,30 +333,28 @@ fn every_object_is_known_by_the_name_of_its_kind() {
 #[test]
 fn what_rows_and_problems_refer_to_is_in_the_table() {
     let (cluster, name) = (Cluster::default(), Namespaced::default());
+    let view = View::new(&cluster);
     let policy = |kind| ClusterPolicyName { kind, name: String::new() };
     for (object, kind) in [
-        (cluster.network_ref(), Kind::ClusterNetwork),
-        (cluster.node_ref("a"), Kind::Node),
-        (cluster.pod_ref(&name), Kind::Pod),
-        (cluster.pod_ref(&name.clone().of_machine()), Kind::Port),
-        (cluster.pool_ref("a"), Kind::ExternalPool),
-        (cluster.service_ref(&name), Kind::Service),
-        (cluster.namespace_ref("a"), Kind::Namespace),
-        (cluster.policy_ref(&name), Kind::NetworkPolicy),
+        (view.network_ref(), Kind::ClusterNetwork),
+        (view.node_ref("a"), Kind::Node),
+        (view.pod_ref(&name), Kind::Pod),
+        (view.pod_ref(&name.clone().of_machine()), Kind::Port),
+        (view.pool_ref("a"), Kind::ExternalPool),
+        (view.service_ref(&name), Kind::Service),
+        (view.namespace_ref("a"), Kind::Namespace),
+        (view.policy_ref(&name), Kind::NetworkPolicy),
+        (view.cluster_policy_ref(&policy(ClusterPolicyKind::Admin)), Kind::AdminNetworkPolicy),
         (
-            cluster.cluster_policy_ref(&policy(ClusterPolicyKind::Admin)),
-            Kind::AdminNetworkPolicy,
-        ),
-        (
-            cluster.cluster_policy_ref(&policy(ClusterPolicyKind::Baseline)),
+            view.cluster_policy_ref(&policy(ClusterPolicyKind::Baseline)),
             Kind::BaselineAdminNetworkPolicy,
         ),
         (
-            cluster.cluster_policy_ref(&policy(ClusterPolicyKind::Cluster)),
+            view.cluster_policy_ref(&policy(ClusterPolicyKind::Cluster)),
             Kind::ClusterNetworkPolicy,
         ),
-        (cluster.security_group_ref(&name), Kind::SecurityGroup),
-        (cluster.custom_network_ref("a"), Kind::Network),
+        (view.security_group_ref(&name), Kind::SecurityGroup),
+        (view.custom_network_ref("a"), Kind::Network),
     ] {
         assert_eq!(Kind::named(object.kind), Some(kind), "{object}");
         assert_eq!(kind.reference(&object.namespace, &object.name, &object.uid), object);

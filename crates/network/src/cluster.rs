@@ -230,6 +230,17 @@ impl Cluster {
 
     /// Adds or replaces an object (`there`), or takes it away, and notes what that changes.
     pub(crate) fn change(&mut self, object: Object, there: bool, changes: &mut Changes) {
+        self.set(object, there, changes);
+        self.set_features(changes);
+    }
+
+    /// Changes what was decided, and notes what that changes.
+    pub(crate) fn record(&mut self, record: impl FnOnce(&mut Records, &mut Changes), changes: &mut Changes) {
+        record(&mut self.records, changes);
+        self.set_features(changes);
+    }
+
+    fn set(&mut self, object: Object, there: bool, changes: &mut Changes) {
         match object {
             Object::ClusterNetwork(network) => self.network.set(&(), there.then_some(network), changes),
             Object::Node(name, node) => self.set_node(&name, there.then_some(node), changes),
@@ -268,7 +279,7 @@ impl Cluster {
     }
 
     /// Brings up to date which features are in use.
-    pub(crate) fn set_features(&mut self, changes: &mut Changes) {
+    fn set_features(&mut self, changes: &mut Changes) {
         let closes = self.of_namespaces.isolates(Isolation::Services);
         let on = [
             (

@@ -45,6 +45,16 @@ pub fn compile(cluster: &Cluster) -> (Northbound, Vec<Problem>) {
     (northbound, problems)
 }
 
+/// What all objects of a cluster have to show.
+pub fn statuses(cluster: &Cluster) -> BTreeMap<ObjectRef, Shows> {
+    let units = cluster.work().into_iter().filter_map(|work| match work {
+        Work::Compile(unit) => Some(unit),
+        Work::Decide(_) => None,
+    });
+    let statuses = units.flat_map(|unit| unit.compile(&View::new(cluster)).statuses);
+    statuses.map(|status| (status.object, status.shows)).collect()
+}
+
 /// The incremental compiler.
 pub struct Planner {
     cluster: Cluster,
@@ -102,7 +112,8 @@ impl Planner {
     /// Takes over the choices recorded in the database, instead of its own: before the first compile, and whenever another planner may
     /// have decided in between.
     pub fn restore(&mut self, observed: &Northbound) {
-        self.change(|cluster, changes| cluster.records.replace(read_records(observed), changes));
+        let recorded = read_records(observed);
+        self.change(|cluster, changes| cluster.record(|records, changes| records.replace(recorded, changes), changes));
     }
 
     /// Adds or changes an object; says whether anything the network depends on changed.
@@ -144,10 +155,7 @@ impl Planner {
             let Outcome { choice, refusals } = decision.decide(&view);
             self.graph.note_reads_of(&decision, view.into_reads());
             self.change(|cluster, changes| {
-                cluster.records.record(&decision, choice, refusals, changes);
-                if matches!(decision, Decision::Network(_)) {
-                    cluster.set_features(changes);
-                }
+                cluster.record(|records, changes| records.record(&decision, choice, refusals, changes), changes)
             });
         }
     }

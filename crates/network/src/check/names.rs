@@ -13,7 +13,8 @@ use crate::rows::{
     LogicalSwitchPort, Meter, PortGroup,
 };
 
-/// Tables whose names must differ, each with the others it shares its names with: both kinds of ports become port bindings.
+/// Tables whose names must differ, each with the others it shares its names with: both kinds of ports become port bindings. Nothing is found by
+/// the name of a switch, and that of a node's switch is the node's.
 const SPACES: &[&[&str]] = &[
     &[LogicalSwitchPort::TABLE, LogicalRouterPort::TABLE],
     &[AddressSet::TABLE],
@@ -21,7 +22,6 @@ const SPACES: &[&[&str]] = &[
     &[LoadBalancer::TABLE],
     &[LoadBalancerGroup::TABLE],
     &[LogicalRouter::TABLE],
-    &[LogicalSwitch::TABLE],
     &[Meter::TABLE],
     &[PortGroup::TABLE],
 ];

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::{Cluster, View};
+use crate::cluster::{Cluster, Counts, View};
 use crate::custom_network;
 use crate::facts::{self, Changes, Table};
 use crate::isolation::{self, Isolation};
@@ -16,6 +16,8 @@ use crate::service::{Service, ServiceName};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     pub(super) isolated: Table<facts::Isolated>,
+    /// How many namespaces are isolated how far.
+    degrees: Counts<Isolation>,
     pub(super) labels: Table<facts::NamespaceLabels>,
     uids: Table<facts::NamespaceUids>,
     pub(super) logs: Table<facts::NamespaceLogs>,
@@ -25,7 +27,7 @@ pub(super) struct Index {
 impl Index {
     /// Whether any namespace is isolated at least so far.
     pub(super) fn isolates(&self, least: Isolation) -> bool {
-        self.isolated.values().any(|isolation| *isolation >= least)
+        self.degrees.0.range(least..).next().is_some()
     }
 }
 
@@ -33,9 +35,14 @@ impl Cluster {
     pub(super) fn set_namespace(&mut self, name: &str, namespace: Option<Namespace>, changes: &mut Changes) {
         let annotations = namespace.as_ref().map(|namespace| &namespace.annotations);
         let isolation = annotations.map(|annotations| isolation::read(annotations).0).unwrap_or_default();
-        self.of_namespaces
-            .isolated
-            .set(name, Some(isolation).filter(|isolation| *isolation != Isolation::None), changes);
+        let isolation = Some(isolation).filter(|isolation| *isolation != Isolation::None);
+        if let Some(before) = self.of_namespaces.isolated.get(name) {
+            self.of_namespaces.degrees.subtract(before);
+        }
+        if let Some(after) = &isolation {
+            self.of_namespaces.degrees.add(after);
+        }
+        self.of_namespaces.isolated.set(name, isolation, changes);
         let network = annotations.and_then(custom_network::named).map(str::to_owned);
         self.of_namespaces.networks.set(name, network, changes);
         let log = annotations.and_then(|annotations| annotations.get(POLICY_LOG)).cloned();
@@ -46,7 +53,6 @@ impl Cluster {
         self.reach(name, labels.as_ref(), changes);
         self.of_namespaces.labels.set(name, labels, changes);
         self.namespaces.set(name, namespace, changes);
-        self.set_features(changes);
     }
 
     /// How far a namespace is isolated.

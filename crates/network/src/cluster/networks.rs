@@ -12,7 +12,6 @@ impl Cluster {
         let as_read = network.as_ref().map(|network| custom_network::read(&network.spec).map(Arc::new));
         self.read_networks.set(name, as_read, changes);
         self.custom_networks.set(name, network, changes);
-        self.set_features(changes);
     }
 
     /// The network a pod is to be on, by its own annotation or that of its namespace.

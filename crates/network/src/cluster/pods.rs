@@ -79,7 +79,6 @@ impl Cluster {
             }
         }
         self.pods.set(name, pod, changes);
-        self.set_features(changes);
     }
 
     fn place(&mut self, name: &PodName, left: Option<NodeName>, entered: Option<NodeName>) {

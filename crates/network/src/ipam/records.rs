@@ -107,6 +107,8 @@ pub struct Records {
     pub(crate) macs: Table<facts::Macs>,
     pub(crate) populations: Table<facts::Populations>,
     pub(crate) refusals: Table<facts::Refusals>,
+    /// How many networks are isolated from pods that are not on them.
+    isolated_networks: usize,
     /// Where the search for a free address goes on, so that a released address rests.
     cursors: HashMap<(Space, IpNet), u64>,
 }
@@ -168,7 +170,7 @@ impl Records {
 
     /// Whether a network is isolated from pods that are not on it.
     pub(crate) fn isolates(&self) -> bool {
-        self.networks.values().any(|network| network.read.isolated)
+        self.isolated_networks > 0
     }
 
     /// Where the search for a free address goes on.
@@ -212,8 +214,10 @@ impl Records {
     }
 
     pub(crate) fn set_network(&mut self, name: &str, network: Option<NetworkRecord>, changes: &mut Changes) {
-        let before = self.networks.get(name).map(|network| network.slot);
-        let after = network.as_ref().map(|network| network.slot);
+        let isolated = |network: Option<&NetworkRecord>| usize::from(network.is_some_and(|network| network.read.isolated));
+        let (before, after) = (self.networks.get(name), network.as_ref());
+        self.isolated_networks = self.isolated_networks + isolated(after) - isolated(before);
+        let (before, after) = (before.map(|network| network.slot), after.map(|network| network.slot));
         hand_over(&mut self.network_slots, &name.to_owned(), before, after, changes);
         self.networks.set(name, network, changes);
     }

@@ -82,7 +82,8 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
     isolation::compile(view, name, &it.subnets, fragment);
 
     for address in view.node(name).into_iter().flat_map(|node| &node.addresses) {
-        let Some(via) = management.iter().find(|ip| ip.addr().is_ipv4() == address.is_ipv4()) else {
+        let via = management.iter().find(|ip| ip.addr().is_ipv4() == address.is_ipv4());
+        let Some(via) = via.filter(|_| view.node_at(*address) == Some(&it.name.to_owned())) else {
             continue;
         };
         let route = Key::new(format!("route/node/{name}/{address}"));
@@ -231,6 +232,12 @@ fn problems(view: &View<'_>, name: &str) -> Vec<Problem> {
         ));
     }
     for address in &node.addresses {
+        if let Some(other) = view.node_at(*address).filter(|other| *other != name) {
+            problems.push(problem(
+                "AddressInUse",
+                format!("its address {address} is also that of Node/{other}, which pods reach by it; give each node an address of its own"),
+            ));
+        }
         if let Some(range) = view.settings().and_then(|settings| settings.range_of(*address)) {
             problems.push(problem(
                 "AddressOverlap",

@@ -246,7 +246,7 @@ fn two_announcers_have_not_the_same_ethernet_address() {
     ]);
 }
 
-/// The switch of a node has the node's name, and so had the switch between routers, or the one that addresses are announced on.
+/// The switch of a node has the node's name, which may be that of the switch between routers, or of the one that addresses are announced on.
 #[test]
 fn a_node_may_be_called_as_a_switch_of_ours_is() {
     holds([Apply(node("join", "172.30.0.1", &[])), Apply(node("announce", "172.30.0.2", &[]))]);

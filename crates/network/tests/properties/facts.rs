@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use netloom_network::annotations::{ADDRESSES, SUBNETS};
 use netloom_network::custom_network::Read;
+use netloom_network::ipam::PortName;
 use netloom_network::policy::{Role, Selection, Selector};
 use netloom_network::rows::{LogicalRouter, LogicalSwitch, LogicalSwitchPort};
 use netloom_network::settings::Settings;
@@ -63,7 +64,7 @@ impl<'a> Facts<'a> {
             }
         }
         for (_, port) in northbound.table::<LogicalSwitchPort>() {
-            let (Some(pod), Some(uid)) = (Namespaced::of_port(&port.name), port.external_ids.get(key::UID)) else {
+            let (Some(pod), Some(uid)) = (PortName::parse(&port.name).map(|port| port.owner), port.external_ids.get(key::UID)) else {
                 continue;
             };
             let mac = port.addresses.iter().next().and_then(|entry| entry.split(' ').next());

@@ -1,6 +1,6 @@
 //! What must hold after every sequence of changes. Two planners see all events; one of them writes, the other stands by.
 
-use netloom_network::{Northbound, Object, Planner, Scope, check, diff, plan};
+use netloom_network::{Northbound, Object, Planner, Scope, check, decide, diff, plan};
 
 use crate::database::Database;
 use crate::facts::{self, Facts};
@@ -177,7 +177,19 @@ pub fn is_full(planner: &Planner, which: &str) -> Result<(), String> {
     let (full, problems) = plan::compile(planner.cluster());
     same(&format!("desired of the {which} planner and in full"), planner.desired(), &full)?;
     let kept: Vec<_> = planner.problems().iter().cloned().collect();
-    same(&format!("problems of the {which} planner and in full"), &kept, &problems)
+    same(&format!("problems of the {which} planner and in full"), &kept, &problems)?;
+    let statuses = plan::statuses(planner.cluster());
+    if *planner.statuses() != statuses {
+        return Err(format!(
+            "statuses of the {which} planner and in full: {:?} {statuses:?}",
+            planner.statuses()
+        ));
+    }
+    let undecided = decide::undecided(planner.cluster());
+    none(
+        &format!("decisions of the {which} planner that would come out otherwise"),
+        undecided.iter().map(|decision| format!("{decision:?}")).collect(),
+    )
 }
 
 /// No rule of the linter is broken, and nothing costs more than it is known to.
