@@ -188,3 +188,17 @@ where
         self.0.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_borrowed_key_is_the_same_fact() {
+        let text = |text: &str| text.to_owned();
+        for label in [None, Some(("app", "web"))] {
+            let owned = (text("shop"), label.map(|(key, value)| (text(key), text(value))));
+            assert_eq!(Fact::value::<Anchored, _>(&("shop", label)), Fact::value::<Anchored, _>(&owned));
+        }
+    }
+}

@@ -8,7 +8,7 @@ mod names;
 mod records;
 
 pub use mac::Mac;
-pub use names::{Holder, PortName, Segment, Space};
+pub use names::{Holder, PortName, PortParts, Segment, Space};
 pub use records::{Assignment, Attachment, External, NetworkRecord, Records};
 
 /// Number of the router's address in a node subnet.

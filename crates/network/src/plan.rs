@@ -136,7 +136,7 @@ impl Planner {
         self.decide();
         let mut compiled = Vec::new();
         for (id, unit) in self.graph.take_units() {
-            let view = View::new(&self.cluster);
+            let view = View::noting(&self.cluster);
             let fragment = unit.compile(&view);
             self.graph.note_reads(id, view.into_reads());
             compiled.push((id, fragment));
@@ -151,7 +151,7 @@ impl Planner {
             let marked = self.graph.take_decisions();
             queue.extend(marked.into_iter().map(|decision| (decision.rank(&self.cluster), decision)));
             let Some((_, decision)) = queue.pop_first() else { return };
-            let view = View::new(&self.cluster);
+            let view = View::noting(&self.cluster);
             let Outcome { choice, refusals } = decision.decide(&view);
             self.graph.note_reads_of(&decision, view.into_reads());
             self.change(|cluster, changes| {

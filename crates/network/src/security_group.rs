@@ -171,14 +171,22 @@ fn read_remote(namespace: &str, spec: RemoteSpec) -> Result<Remote, String> {
 impl Pod {
     /// The security groups it names.
     pub fn security_groups(&self, pod: &PodName) -> BTreeSet<SecurityGroupName> {
-        let annotation = self.annotations.get(SECURITY_GROUPS).into_iter().flat_map(|text| text.split(','));
-        let names = annotation.chain(self.labels.get(SECURITY_GROUP).map(String::as_str));
-        let names = names.map(str::trim).filter(|name| !name.is_empty());
-        let named = names.map(|name| SecurityGroupName {
+        let named = self.group_names().map(|name| SecurityGroupName {
             namespace: pod.namespace.clone(),
             name: name.to_owned(),
         });
         named.collect()
+    }
+
+    /// Whether it names any security group.
+    pub(crate) fn names_groups(&self) -> bool {
+        self.group_names().next().is_some()
+    }
+
+    fn group_names(&self) -> impl Iterator<Item = &str> {
+        let annotation = self.annotations.get(SECURITY_GROUPS).into_iter().flat_map(|text| text.split(','));
+        let names = annotation.chain(self.labels.get(SECURITY_GROUP).map(String::as_str));
+        names.map(str::trim).filter(|name| !name.is_empty())
     }
 }
 

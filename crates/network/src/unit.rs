@@ -72,7 +72,7 @@ pub enum Unit {
     /// A security group's pods, and what it allows them.
     SecurityGroup(SecurityGroupName),
     /// A set of pods that policies speak of; before policies and pods, which are in it.
-    Selection(Selection, Role),
+    Selection(Box<(Selection, Role)>),
     /// What a policy allows.
     Policy(PolicyName),
     /// How much is logged of what policies did in a namespace.
@@ -121,7 +121,7 @@ impl Unit {
             Self::App(app) => policy::app::compile(view, app, &mut fragment),
             Self::SecurityGroups => policy::group::compile_shared(view, &mut fragment),
             Self::SecurityGroup(name) => policy::group::compile(view, name, &mut fragment),
-            Self::Selection(pods, role) => policy::selection::compile(view, pods, role, &mut fragment),
+            Self::Selection(it) => policy::selection::compile(view, &it.0, &it.1, &mut fragment),
             Self::Policy(name) => policy::compile(view, name, &mut fragment),
             Self::PolicyLog(namespace) => policy::log::compile(view, namespace, &mut fragment),
             Self::ClusterPolicy(name) => policy::cluster::compile(view, name, &mut fragment),
@@ -148,7 +148,7 @@ impl Unit {
             Self::CustomNetwork(name) => view.custom_network_ref(name),
             Self::SecurityGroup(name) => view.security_group_ref(name),
             Self::Node(name) | Self::Gateway(name) => view.node_ref(name),
-            Self::Selection(pods, _) => policy::selection::owner(view, pods),
+            Self::Selection(it) => policy::selection::owner(view, &it.0),
             Self::Policy(name) => view.policy_ref(name),
             Self::PolicyLog(namespace) => view.namespace_ref(namespace),
             Self::ClusterPolicy(name) => view.cluster_policy_ref(name),
@@ -172,10 +172,12 @@ impl fmt::Display for Unit {
             Self::App(app) => write!(f, "app {app}"),
             Self::SecurityGroups => f.write_str("security groups"),
             Self::SecurityGroup(name) => write!(f, "security group {name}"),
-            Self::Selection(pods, Role::Subject) => write!(f, "isolated pods {pods}"),
-            Self::Selection(pods, Role::ClusterSubject) => write!(f, "pods of cluster-wide policies {pods}"),
-            Self::Selection(pods, Role::Peers) => write!(f, "allowed pods {pods}"),
-            Self::Selection(pods, Role::Port(port, protocol)) => write!(f, "port {port}/{protocol} of pods {pods}"),
+            Self::Selection(it) => match &**it {
+                (pods, Role::Subject) => write!(f, "isolated pods {pods}"),
+                (pods, Role::ClusterSubject) => write!(f, "pods of cluster-wide policies {pods}"),
+                (pods, Role::Peers) => write!(f, "allowed pods {pods}"),
+                (pods, Role::Port(port, protocol)) => write!(f, "port {port}/{protocol} of pods {pods}"),
+            },
             Self::Policy(name) => write!(f, "policy {name}"),
             Self::PolicyLog(namespace) => write!(f, "log of policies of namespace {namespace}"),
             Self::ClusterPolicy(name) => write!(f, "cluster-wide policy {name}"),

@@ -102,9 +102,13 @@ impl View<'_> {
     pub(crate) fn apps_of(&self, name: &PodName, pod: &Pod) -> BTreeSet<App> {
         let services = &self.cluster.of_apps.services;
         // A service without a selector speaks for no pod, so that labels lead to all others.
-        let labels = pod.labels.iter().filter(|_| self.has(services, &(name.namespace.clone(), None)));
-        let anchors = labels.map(|(key, value)| (name.namespace.clone(), Some((key.clone(), value.clone()))));
-        let near = anchors.filter_map(|anchor| self.get(services, &anchor)).flatten();
+        let speaks = !pod.labels.is_empty() && self.has(services, &(name.namespace.clone(), None));
+        let labels = pod
+            .labels
+            .iter()
+            .filter(|_| speaks)
+            .map(|(key, value)| Some((key.as_str(), value.as_str())));
+        let near = labels.filter_map(|label| self.anchored(services, &name.namespace, label)).flatten();
         let speaking = near.filter(|(_, (_, selector))| selects(selector, &pod.labels));
         speaking.map(|(_, (app, _))| app.clone()).chain(pod.app(name)).collect()
     }

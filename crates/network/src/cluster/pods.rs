@@ -52,7 +52,7 @@ impl Pod {
 impl Cluster {
     pub(super) fn set_pod(&mut self, name: &PodName, pod: Option<Pod>, changes: &mut Changes) {
         let (old, new) = (self.pods.get(name), pod.as_ref());
-        let offers = |pod: Option<&Pod>| pod.map(Pod::offers).unwrap_or_default();
+        let offers = |pod: Option<&Pod>| pod.filter(|pod| !pod.ports.is_empty()).map(Pod::offers).unwrap_or_default();
         let (offered, offering) = (offers(old), offers(new));
         for ((port, number), there) in offered
             .difference(&offering)
@@ -61,7 +61,7 @@ impl Cluster {
         {
             self.of_pods.offer(port, &name.namespace, *number, there, changes);
         }
-        let groups = |pod: Option<&Pod>| usize::from(pod.is_some_and(|pod| !pod.security_groups(name).is_empty()));
+        let groups = |pod: Option<&Pod>| usize::from(pod.is_some_and(Pod::names_groups));
         self.of_pods.grouped = self.of_pods.grouped + groups(new) - groups(old);
         let app = |pod: Option<&Pod>| pod.and_then(|pod| pod.app(name));
         let (app_before, app_after) = (app(old), app(new));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, Pod, PodName, View};
-use crate::facts::{self, Changes, Table};
+use crate::facts::{self, Changes, Fact, Schema, Table};
 use crate::policy::cluster::RankedPolicy;
 use crate::policy::read::read;
 use crate::policy::{
@@ -172,12 +172,28 @@ impl<'a> View<'a> {
         self.get(&self.cluster.of_policies.users, &key).into_iter().flatten()
     }
 
+    /// What is known by an anchor, which is made only where there is anything to find.
+    pub(super) fn anchored<S: Schema<Key = Anchor>>(
+        &self,
+        table: &'a Table<S>,
+        namespace: &str,
+        label: Option<(&str, &str)>,
+    ) -> Option<&'a S::Value> {
+        self.note(|| Fact::value::<S, _>(&(namespace, label)));
+        if table.is_empty() {
+            return None;
+        }
+        table.get(&(namespace.to_owned(), label.map(|(key, value)| (key.to_owned(), value.to_owned()))))
+    }
+
     /// The selections a pod is in, and what they are used for.
     pub(crate) fn selections_of(&self, name: &PodName, pod: &Pod) -> BTreeMap<&'a Selection, &'a BTreeSet<Role>> {
         let index = &self.cluster.of_policies;
-        let labels = pod.labels.iter().map(|(key, value)| Some((key.clone(), value.clone())));
-        let anchors = labels.chain([None]).map(|label| (name.namespace.clone(), label));
-        let near = anchors.filter_map(|anchor| self.get(&index.anchored, &anchor)).flatten();
+        let labels = pod.labels.iter().map(|(key, value)| Some((key.as_str(), value.as_str())));
+        let near = labels
+            .chain([None])
+            .filter_map(|label| self.anchored(&index.anchored, &name.namespace, label));
+        let near = near.flatten();
         near.filter(|selection| selection.pods.matches(&pod.labels))
             .filter_map(|selection| Some((selection, self.get(&index.roles, selection)?)))
             .collect()

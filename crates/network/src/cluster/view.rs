@@ -8,25 +8,34 @@ use std::hash::Hash;
 use crate::cluster::Cluster;
 use crate::facts::{Fact, Schema, Table};
 
+/// How many facts a unit reads, more or less.
+const USUAL: usize = 16;
+
 /// A cluster, and what was read of it.
 pub struct View<'a> {
     /// For the accessors in this folder, each of which notes what it reads.
     pub(super) cluster: &'a Cluster,
-    reads: RefCell<Vec<Fact>>,
+    /// None if nobody asks.
+    reads: Option<RefCell<Vec<Fact>>>,
 }
 
 impl<'a> View<'a> {
-    /// A view nothing was read through yet.
+    /// A view of whoever needs no notes.
     pub fn new(cluster: &'a Cluster) -> Self {
+        Self { cluster, reads: None }
+    }
+
+    /// A view that notes what is read through it.
+    pub(crate) fn noting(cluster: &'a Cluster) -> Self {
         Self {
             cluster,
-            reads: RefCell::default(),
+            reads: Some(RefCell::new(Vec::with_capacity(USUAL))),
         }
     }
 
     /// The facts that were read, each once.
     pub(crate) fn into_reads(self) -> Vec<Fact> {
-        let mut reads = self.reads.into_inner();
+        let mut reads = self.reads.map(RefCell::into_inner).unwrap_or_default();
         reads.sort_unstable();
         reads.dedup();
         reads
@@ -38,7 +47,7 @@ impl<'a> View<'a> {
         S::Key: Borrow<Q>,
         Q: Ord + Hash + ?Sized,
     {
-        self.note(Fact::value::<S, Q>(key));
+        self.note(|| Fact::value::<S, Q>(key));
         table.get(key)
     }
 
@@ -48,23 +57,26 @@ impl<'a> View<'a> {
         S::Key: Borrow<Q>,
         Q: Ord + Hash + ?Sized,
     {
-        self.note(Fact::presence::<S, Q>(key));
+        self.note(|| Fact::presence::<S, Q>(key));
         table.contains_key(key)
     }
 
     /// All keys.
     pub(super) fn keys<S: Schema>(&self, table: &'a Table<S>) -> impl Iterator<Item = &'a S::Key> + use<'a, S> {
-        self.note(Fact::keys::<S>());
+        self.note(Fact::keys::<S>);
         table.keys()
     }
 
     /// All keys and what is known by them.
     pub(super) fn all<S: Schema>(&self, table: &'a Table<S>) -> impl Iterator<Item = (&'a S::Key, &'a S::Value)> + use<'a, S> {
-        self.note(Fact::all::<S>());
+        self.note(Fact::all::<S>);
         table.iter()
     }
 
-    fn note(&self, fact: Fact) {
-        self.reads.borrow_mut().push(fact);
+    /// Notes that a fact was read.
+    pub(super) fn note(&self, fact: impl FnOnce() -> Fact) {
+        if let Some(reads) = &self.reads {
+            reads.borrow_mut().push(fact());
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::annotations;
 use crate::cluster::View;
@@ -21,7 +22,7 @@ pub(super) fn decide(view: &View<'_>, name: &ServiceName) -> Outcome {
         view,
         name,
         service,
-        holder: Holder::Service(name.clone()),
+        holder: Holder::Service(Arc::new(name.clone())),
     };
     let (addresses, refusals) = it.addresses();
     Outcome {

@@ -88,8 +88,8 @@ impl Port<'_> {
             subnets.retain(|subnet| attachment.addresses.iter().any(|ip| is_ipv4(ip) == is_ipv4(subnet)));
         }
         let routed = attachment.is_some();
-        let taken = |ip: IpAddr| self.mac_taken(&segment, asked.mac.unwrap_or_else(|| self.made_up(ip, &subnets, routed)));
-        // Only the first address makes an Ethernet address.
+        // Only the first address makes an Ethernet address, and one made of an IPv4 address is nobody else's.
+        let taken = |ip: IpAddr| ip.is_ipv6() && asked.mac.is_none() && self.mac_taken(&segment, self.made_up(ip, &subnets, routed));
         let free = |_: IpAddr| false;
         let mut addresses = self.adopted(&subnets, &taken);
         if addresses.is_empty() {

@@ -22,8 +22,12 @@ use crate::service::{EndpointSlice, ExternalPool, Service, ServiceName, SliceNam
 use crate::settings::Settings;
 use crate::unit::Unit;
 
+macro_rules! work {
+    ($($work:expr),+) => { vec![$(Work::from($work)),+] };
+}
+
 macro_rules! tables {
-    ($( $(#[$doc:meta])* $name:ident: $key:ty => $value:ty $(, $bound:ident -> [$($work:expr),+])? ; )+) => {
+    ($( $(#[$doc:meta])* $name:ident: $key:ty => $value:ty $(, $bound:ident -> $work:expr)? ; )+) => {
         #[allow(clippy::enum_variant_names)]
         enum Number { $($name),+ }
         $(
@@ -36,7 +40,7 @@ macro_rules! tables {
                 type Value = $value;
 
                 $( fn work($bound: &Self::Key) -> Vec<Work> {
-                    vec![$(Work::from($work)),+]
+                    $work
                 } )?
             }
         )+
@@ -49,25 +53,25 @@ tables! {
     /// The `ClusterNetwork` named `default`.
     ClusterNetworks: () => ClusterNetwork;
     /// Nodes.
-    Nodes: NodeName => Node, name -> [Decision::Node(name.clone()), Unit::Node(name.clone()), Unit::Gateway(name.clone())];
+    Nodes: NodeName => Node, name -> work![Decision::Node(name.clone()), Unit::Node(name.clone()), Unit::Gateway(name.clone())];
     /// Pods, and machines, which are pods to the network.
-    Pods: PodName => Pod, name -> [Decision::Port(name.first_port()), Unit::Port(name.first_port())];
+    Pods: PodName => Pod, name -> { let port = name.first_port(); work![Decision::Port(port.clone()), Unit::Port(port)] };
     /// Services.
-    Services: ServiceName => Service, name -> [Decision::External(name.clone()), Unit::Service(name.clone())];
+    Services: ServiceName => Service, name -> work![Decision::External(name.clone()), Unit::Service(name.clone())];
     /// Endpoint slices.
     Slices: SliceName => EndpointSlice;
     /// Pools of external addresses.
-    Pools: String => ExternalPool, name -> [Unit::Pool(name.clone())];
+    Pools: String => ExternalPool, name -> work![Unit::Pool(name.clone())];
     /// Namespaces.
     Namespaces: String => Namespace;
     /// Network policies.
-    NetworkPolicies: PolicyName => NetworkPolicy, name -> [Unit::Policy(name.clone())];
+    NetworkPolicies: PolicyName => NetworkPolicy, name -> work![Unit::Policy(name.clone())];
     /// Cluster-wide policies.
-    ClusterPolicies: ClusterPolicyName => ClusterPolicy, name -> [Unit::ClusterPolicy(name.clone())];
+    ClusterPolicies: ClusterPolicyName => ClusterPolicy, name -> work![Unit::ClusterPolicy(name.clone())];
     /// Security groups.
-    SecurityGroups: SecurityGroupName => SecurityGroup, name -> [Unit::SecurityGroup(name.clone())];
+    SecurityGroups: SecurityGroupName => SecurityGroup, name -> work![Unit::SecurityGroup(name.clone())];
     /// Networks that users define.
-    CustomNetworks: String => CustomNetwork, name -> [Decision::Network(name.clone()), Unit::CustomNetwork(name.clone())];
+    CustomNetworks: String => CustomNetwork, name -> work![Decision::Network(name.clone()), Unit::CustomNetwork(name.clone())];
 
     // What follows from it.
 
@@ -88,9 +92,9 @@ tables! {
     /// Cluster-wide policies as read.
     RankedPolicies: ClusterPolicyName => Arc<RankedPolicy>;
     /// Selectors of nodes, and the policies that use them.
-    NodeSelectors: Selector => BTreeSet<ClusterPolicyName>, labels -> [Unit::Nodes(labels.clone())];
+    NodeSelectors: Selector => BTreeSet<ClusterPolicyName>, labels -> work![Unit::Nodes(labels.clone())];
     /// Selections of pods by what they are used for, and the policies that use them so.
-    Users: (Selection, Role) => BTreeSet<User>, it -> [Unit::Selection(it.0.clone(), it.1.clone())];
+    Users: (Selection, Role) => BTreeSet<User>, it -> work![Unit::Selection(Box::new(it.clone()))];
     /// What a selection is used for.
     Roles: Selection => BTreeSet<Role>;
     /// Selections that pods of a namespace with a label, or any, can be in.
@@ -102,13 +106,13 @@ tables! {
     /// UIDs of namespaces.
     NamespaceUids: String => String;
     /// What namespaces ask to be logged.
-    NamespaceLogs: String => String, name -> [Unit::PolicyLog(name.clone())];
+    NamespaceLogs: String => String, name -> work![Unit::PolicyLog(name.clone())];
     /// Networks that namespaces name for their pods.
     NamespaceNetworks: String => String;
     /// Namespaces that are isolated.
-    Isolated: String => Isolation, name -> [Unit::VirtualNetwork(name.clone())];
+    Isolated: String => Isolation, name -> work![Unit::VirtualNetwork(name.clone())];
     /// Apps that pods or services are labelled with.
-    Apps: App => (), app -> [Unit::App(app.clone())];
+    Apps: App => (), app -> work![Unit::App(app.clone())];
     /// Services whose labels speak for the pods they select, by a label that all of those have; and all of a namespace.
     AppServices: Anchor => Speakers;
     /// Security groups as read.
@@ -123,17 +127,17 @@ tables! {
     /// The addressing in force.
     InForce: () => Settings;
     /// Numbers of nodes, from which their subnets follow.
-    Slots: NodeName => u64, name -> [Decision::Node(name.clone()), Unit::Node(name.clone()), Unit::Gateway(name.clone())];
+    Slots: NodeName => u64, name -> work![Decision::Node(name.clone()), Unit::Node(name.clone()), Unit::Gateway(name.clone())];
     /// Nodes by their number.
     SlotHolders: u64 => NodeName;
     /// Addresses of ports.
-    Assignments: PortName => Assignment, name -> [Decision::Port(name.clone())];
+    Assignments: PortName => Assignment, name -> work![Decision::Port(name.clone())];
     /// Networks as the pods on them have them.
-    NetworkRecords: String => NetworkRecord, name -> [Decision::Network(name.clone()), Unit::CustomNetwork(name.clone())];
+    NetworkRecords: String => NetworkRecord, name -> work![Decision::Network(name.clone()), Unit::CustomNetwork(name.clone())];
     /// Networks by the number their router has on the join switch.
     NetworkSlots: u64 => String;
     /// External addresses of services.
-    Externals: ServiceName => External, name -> [Decision::External(name.clone())];
+    Externals: ServiceName => External, name -> work![Decision::External(name.clone())];
     /// Who has an address.
     Holders: (Space, IpAddr) => Holder;
     /// Who has an Ethernet address.

@@ -1,13 +1,19 @@
 //! Who has addresses, and where they have to be unique.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::cluster::{NodeName, PodName};
 use crate::service::ServiceName;
 
-/// Identity of a port: a pod or machine, and its interface.
+/// Identity of a port. It is kept by whoever has to do with the port, so its parts are shared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PortName {
+pub struct PortName(Arc<PortParts>);
+
+/// A pod or machine, and its interface.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortParts {
     /// The pod, or the machine that is one to the network.
     pub owner: PodName,
     /// The interface; none is the first one, `eth0`.
@@ -22,7 +28,7 @@ const SEPARATOR: char = '/';
 impl PortName {
     /// The first port of a pod.
     pub fn first(owner: PodName) -> Self {
-        Self { owner, interface: None }
+        Self(Arc::new(PortParts { owner, interface: None }))
     }
 
     /// Name of the interface in the pod.
@@ -38,7 +44,16 @@ impl PortName {
             name: parts.next()?.to_owned(),
         };
         let interface = parts.next().map(Box::from);
-        parts.next().is_none().then_some(Self { owner, interface })
+        let whole = parts.next().is_none();
+        whole.then(|| Self(Arc::new(PortParts { owner, interface })))
+    }
+}
+
+impl Deref for PortName {
+    type Target = PortParts;
+
+    fn deref(&self) -> &PortParts {
+        &self.0
     }
 }
 
@@ -58,7 +73,7 @@ pub enum Holder {
     /// A port of a pod or machine.
     Port(PortName),
     /// A service.
-    Service(ServiceName),
+    Service(Arc<ServiceName>),
 }
 
 impl fmt::Display for Holder {

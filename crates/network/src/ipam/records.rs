@@ -37,6 +37,12 @@ impl Assignment {
         self.attachment.is_some().then_some(self.mac)
     }
 
+    /// Whether its Ethernet address is made of its IPv4 address, and so is nobody else's anyway.
+    fn has_own_mac(&self) -> bool {
+        let first = self.addresses.first().filter(|ip| ip.is_ipv4());
+        first.is_some_and(|ip| self.mac == Mac::of(*ip))
+    }
+
     /// The switch it is on.
     pub(crate) fn segment(&self) -> Segment {
         match &self.attachment {
@@ -224,7 +230,11 @@ impl Records {
 
     /// Whether somebody else has an address of an assignment.
     pub(crate) fn conflicts(&self, name: &PortName, assignment: &Assignment) -> bool {
-        let other = |key: (Space, IpAddr)| self.holders.get(&key).is_some_and(|holder| *holder != Holder::Port(name.clone()));
+        let other = |key: (Space, IpAddr)| {
+            self.holders
+                .get(&key)
+                .is_some_and(|holder| !matches!(holder, Holder::Port(port) if port == name))
+        };
         assignment.held().any(other)
     }
 
@@ -236,7 +246,7 @@ impl Records {
         let holder = Holder::Port(name.clone());
         let held =
             |assignment: Option<&Assignment>| -> Vec<(Space, IpAddr)> { assignment.into_iter().flat_map(Assignment::held).collect() };
-        let mac = |assignment: Option<&Assignment>| assignment.map(|it| (it.segment(), it.mac));
+        let mac = |assignment: Option<&Assignment>| assignment.filter(|it| !it.has_own_mac()).map(|it| (it.segment(), it.mac));
         let populated =
             |assignment: Option<&Assignment>| -> Vec<Segment> { assignment.into_iter().flat_map(Assignment::populates).collect() };
         let left = populated(before);
@@ -259,7 +269,7 @@ impl Records {
 
     pub(crate) fn set_external(&mut self, service: &ServiceName, external: Option<External>, changes: &mut Changes) {
         let before = self.externals.get(service);
-        let holder = Holder::Service(service.clone());
+        let holder = Holder::Service(Arc::new(service.clone()));
         let held = |external: Option<&External>| -> Vec<(Space, IpAddr)> {
             external
                 .into_iter()

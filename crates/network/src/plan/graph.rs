@@ -44,9 +44,10 @@ struct Node {
     reads: Box<[Fact]>,
 }
 
-/// Who read a fact. Most facts have one reader.
+/// Who read a fact. Most facts have one or two readers: a decision and a unit.
 enum Readers {
     One(Id),
+    Two(Id, Id),
     Many(BTreeSet<Id>),
 }
 
@@ -67,13 +68,15 @@ impl Hasher for Unhashed {
     }
 }
 
+type ReadersOf = HashMap<Fact, Readers, BuildHasherDefault<Unhashed>>;
+
 /// All work.
 #[derive(Default)]
 pub(super) struct Graph {
     nodes: Vec<Option<Node>>,
     free: Vec<Id>,
     ids: HashMap<Arc<Work>, Id>,
-    readers: HashMap<Fact, Readers, BuildHasherDefault<Unhashed>>,
+    readers: ReadersOf,
     units: BTreeSet<Id>,
     decisions: BTreeSet<Id>,
     /// Units that exist no longer and may have made rows.
@@ -106,6 +109,7 @@ impl Graph {
             match self.readers.get(&fact) {
                 None => {}
                 Some(Readers::One(id)) => self.mark_work(*id),
+                Some(Readers::Two(one, other)) => [*one, *other].into_iter().for_each(|id| self.mark_work(id)),
                 Some(Readers::Many(ids)) => ids.clone().into_iter().for_each(|id| self.mark_work(id)),
             }
         }
@@ -242,28 +246,28 @@ impl Graph {
     }
 }
 
-fn read(readers: &mut HashMap<Fact, Readers, BuildHasherDefault<Unhashed>>, fact: Fact, id: Id) {
-    match readers.entry(fact).or_insert(Readers::One(id)) {
-        Readers::One(known) if *known == id => {}
-        one @ Readers::One(_) => {
-            if let Readers::One(known) = *one {
-                *one = Readers::Many(BTreeSet::from([known, id]));
-            }
-        }
+fn read(readers: &mut ReadersOf, fact: Fact, id: Id) {
+    let readers = readers.entry(fact).or_insert(Readers::One(id));
+    match readers {
+        Readers::One(known) if *known != id => *readers = Readers::Two(*known, id),
+        Readers::Two(one, other) if *one != id && *other != id => *readers = Readers::Many([*one, *other, id].into()),
         Readers::Many(ids) => drop(ids.insert(id)),
+        _ => {}
     }
 }
 
-fn unread(readers: &mut HashMap<Fact, Readers, BuildHasherDefault<Unhashed>>, fact: Fact, id: Id) {
-    let last = match readers.get_mut(&fact) {
-        None => false,
-        Some(Readers::One(known)) => *known == id,
-        Some(Readers::Many(ids)) => {
+fn unread(readers: &mut ReadersOf, fact: Fact, id: Id) {
+    let Some(of_fact) = readers.get_mut(&fact) else { return };
+    match of_fact {
+        Readers::One(known) if *known == id => drop(readers.remove(&fact)),
+        Readers::Two(one, other) if *one == id => *of_fact = Readers::One(*other),
+        Readers::Two(one, other) if *other == id => *of_fact = Readers::One(*one),
+        Readers::Many(ids) => {
             ids.remove(&id);
-            ids.is_empty()
+            if ids.is_empty() {
+                readers.remove(&fact);
+            }
         }
-    };
-    if last {
-        readers.remove(&fact);
+        _ => {}
     }
 }

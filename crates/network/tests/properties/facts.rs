@@ -64,7 +64,10 @@ impl<'a> Facts<'a> {
             }
         }
         for (_, port) in northbound.table::<LogicalSwitchPort>() {
-            let (Some(pod), Some(uid)) = (PortName::parse(&port.name).map(|port| port.owner), port.external_ids.get(key::UID)) else {
+            let (Some(pod), Some(uid)) = (
+                PortName::parse(&port.name).map(|port| port.owner.clone()),
+                port.external_ids.get(key::UID),
+            ) else {
                 continue;
             };
             let mac = port.addresses.iter().next().and_then(|entry| entry.split(' ').next());

@@ -118,7 +118,7 @@ fn external_addresses(
 /// The service that has an external address and port: of all that want it, the oldest.
 fn owner<'a>(view: &View<'a>, address: IpAddr, protocol: Protocol, port: u16) -> Option<&'a ServiceName> {
     let given = match view.holder(Space::External, address) {
-        Some(Holder::Service(name)) => view.service(name).map(|service| (name, service)),
+        Some(Holder::Service(name)) => view.service(name).map(|service| (&**name, service)),
         _ => None,
     };
     let serves = |service: &Service| service.ports.iter().any(|p| p.protocol == protocol && p.port == port);
