@@ -85,9 +85,15 @@ pub fn server_url(address: SocketAddr, token: &str) -> String {
 /// Serves until `options.stop` is cancelled, or something the server cannot live without fails. The store is closed when
 /// this returns.
 pub async fn run(options: Options) -> Result<(), ServerError> {
+    run_with(options, &[]).await
+}
+
+/// The same with objects that are there before the first request is served, so that no client ever sees a part of them.
+pub async fn run_with(options: Options, objects: &[serde_json::Value]) -> Result<(), ServerError> {
     let store = store::Store::open(&options.data)?;
     let api = api::Api::new(store.clone(), &options);
     controllers::bootstrap::run(&api, &options.advertise).await?;
+    controllers::bootstrap::provide(&api, objects).await?;
 
     // The controllers end with the server, also when it fails.
     let stop = options.stop.child_token();

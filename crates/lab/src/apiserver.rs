@@ -61,7 +61,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         IpAddr::V4(_) => options.ip_family.has_v4(),
         IpAddr::V6(_) => options.ip_family.has_v6(),
     };
-    netloom_apiserver::run(netloom_apiserver::Options {
+    let serving = netloom_apiserver::Options {
         listeners,
         data: data.to_path_buf(),
         token: cluster::token(&options.kubeconfig)?,
@@ -69,9 +69,10 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         advertise: inside.iter().filter(advertise).copied().collect(),
         kubelet: Arc::new(NodeKubelets),
         stop,
-    })
-    .await
-    .context("running the API server")
+    };
+    netloom_apiserver::run_with(serving, &cluster::objects(options.ip_family)?)
+        .await
+        .context("running the API server")
 }
 
 fn service_ranges(family: IpFamily) -> anyhow::Result<Vec<IpNet>> {

@@ -1,4 +1,4 @@
-//! The Kubernetes side of `lab up`: kubeconfigs, the product's own objects, and waiting until every node is Ready.
+//! The Kubernetes side of a lab: kubeconfigs, the objects it has from the first, and waiting until every node is Ready.
 //!
 //! Speaks to the lab's API server with the same client the product uses. Waits are watches.
 
@@ -8,15 +8,12 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use futures::TryStreamExt as _;
-use k8s_openapi::api::core::v1::{Node, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::Api;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, Config};
 use netloom_apiserver::server_url;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::dns;
@@ -67,64 +64,54 @@ pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     Client::try_from(config).context("making a Kubernetes client")
 }
 
-/// Applies the product's resource definitions and the description of the default network.
-pub async fn apply_manifests(client: &Client, family: IpFamily) -> anyhow::Result<()> {
+/// What a cluster has from the first: the product's resource definitions, the description of its network, and the Service by which pods
+/// reach the DNS part. They are there before anything is served: a controller that saw the definitions alone would choose ranges itself.
+pub fn objects(family: IpFamily) -> anyhow::Result<Vec<Value>> {
+    let mut objects = Vec::new();
     for manifest in MANIFESTS {
         let documents: Vec<Value> = serde_saphyr::from_multiple(manifest).context("understanding an embedded manifest")?;
-        for document in documents.iter().filter(|document| !document.is_null()) {
-            apply(client, document).await?;
-        }
+        objects.extend(documents.into_iter().filter(|document| !document.is_null()));
     }
     if !MANIFESTS.is_empty() {
-        apply(client, &default_network(family)).await?;
+        objects.push(default_network(family));
     }
-    provide_dns(client, family).await
+    objects.extend(dns_service(family));
+    Ok(objects)
 }
 
-/// Makes the Service by which pods reach the DNS part, unless there is one: somebody may have put another server behind it.
-async fn provide_dns(client: &Client, family: IpFamily) -> anyhow::Result<()> {
+fn dns_service(family: IpFamily) -> Vec<Value> {
     let addresses = family.cluster_dns();
     let port = |name: &str, protocol: &str| json!({"name": name, "port": dns::PORT, "protocol": protocol});
     let ports = json!([port("dns", "UDP"), port("dns-tcp", "TCP")]);
     let service = json!({
-        "metadata": {"name": DNS_SERVICE, "labels": {"k8s-app": DNS_SERVICE, "kubernetes.io/name": "CoreDNS"}},
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": DNS_SERVICE,
+            "namespace": "kube-system",
+            "labels": {"k8s-app": DNS_SERVICE, "kubernetes.io/name": "CoreDNS"},
+        },
         "spec": {"clusterIP": addresses.first(), "clusterIPs": addresses, "ports": ports},
     });
-    create::<Service>(client, service).await?;
-    let endpoints = family.pick(("IPv4", Machine::Control.v4().into()), ("IPv6", Machine::Control.v6().into()));
-    for (kind, address) in endpoints {
-        let address: IpAddr = address;
-        let slice = json!({
+    let endpoints = family.pick(
+        ("IPv4", IpAddr::from(Machine::Control.v4())),
+        ("IPv6", IpAddr::from(Machine::Control.v6())),
+    );
+    let slices = endpoints.into_iter().map(|(kind, address)| {
+        json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
             "metadata": {
                 "name": format!("{DNS_SERVICE}-{}", kind.to_lowercase()),
+                "namespace": "kube-system",
                 "labels": {"kubernetes.io/service-name": DNS_SERVICE},
             },
             "addressType": kind,
             "endpoints": [{"addresses": [address], "conditions": {"ready": true, "serving": true, "terminating": false}}],
             "ports": ports,
-        });
-        create::<EndpointSlice>(client, slice).await?;
-    }
-    Ok(())
-}
-
-/// Makes an object of `kube-system`; one that is there stays as it is.
-async fn create<K>(client: &Client, object: Value) -> anyhow::Result<()>
-where
-    K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
-        + Serialize
-        + DeserializeOwned
-        + Clone
-        + std::fmt::Debug,
-{
-    let object: K = serde_json::from_value(object).context("making an object of the cluster's DNS")?;
-    let api = Api::<K>::namespaced(client.clone(), "kube-system");
-    match api.create(&PostParams::default(), &object).await {
-        Err(kube::Error::Api(refusal)) if refusal.code == 409 => Ok(()),
-        other => other
-            .map(drop)
-            .with_context(|| format!("creating the {} of the cluster's DNS", K::kind(&()))),
-    }
+        })
+    });
+    std::iter::once(service).chain(slices).collect()
 }
 
 fn default_network(family: IpFamily) -> Value {
@@ -140,24 +127,6 @@ fn default_network(family: IpFamily) -> Value {
             "joinCIDRs": family.pick("100.64.0.0/16", "fd98::/64"),
         },
     })
-}
-
-async fn apply(client: &Client, object: &Value) -> anyhow::Result<()> {
-    let text = |pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .map(String::from)
-            .with_context(|| format!("a manifest has no {pointer}"))
-    };
-    let (version, kind, name) = (text("/apiVersion")?, text("/kind")?, text("/metadata/name")?);
-    let (group, version) = version.split_once('/').unwrap_or(("", &version));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    api.patch(&name, &PatchParams::apply("netloom-lab").force(), &Patch::Apply(object))
-        .await
-        .with_context(|| format!("applying {kind} {name}"))?;
-    Ok(())
 }
 
 /// Returns when every node says it is Ready; `progress` gets each node's name when it is.

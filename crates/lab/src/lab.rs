@@ -192,10 +192,6 @@ impl Lab {
                 Some(BootEvent::Up) => {
                     progress.done(&machine, "up");
                     waiting.retain(|name| *name != machine);
-                    if machine == CONTROL {
-                        // While the nodes come up: the controller waits for these.
-                        self.apply_manifests(deadline)?;
-                    }
                 }
                 Some(BootEvent::Failed { part, reason }) => {
                     progress.failed(&machine, &format!("{part}: {reason}"));
@@ -211,20 +207,6 @@ impl Lab {
             }
         }
         Ok(())
-    }
-
-    fn apply_manifests(&self, deadline: Instant) -> anyhow::Result<()> {
-        let (kubeconfig, family) = (self.home.kubeconfig(), self.record.spec.ip_family);
-        let apply = async {
-            let client = cluster::client(&kubeconfig).await?;
-            cluster::apply_manifests(&client, family).await
-        };
-        block_on(async {
-            tokio::time::timeout_at(deadline.into(), apply)
-                .await
-                .context("the API server does not answer")?
-        })
-        .with_context(|| format!("preparing the cluster{}", logs::tail(&self.home, CONTROL, "apiserver")))
     }
 
     fn wait_for_cluster(&self, deadline: Instant, progress: &Progress) -> anyhow::Result<()> {

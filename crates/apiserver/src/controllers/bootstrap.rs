@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{Api, Part},
+    json,
     status::{Failure, Result},
 };
 
@@ -51,10 +52,38 @@ pub async fn run(api: &Api, advertise: &[SocketAddr]) -> Result<()> {
     Ok(())
 }
 
+/// Makes the objects that are missing. A definition that exists becomes like the one given, which may be of a later version; any other
+/// object stays as it is, because people may have changed it.
+pub async fn provide(api: &Api, objects: &[Value]) -> Result<()> {
+    for wanted in objects {
+        let (version, kind) = (json::text(wanted, "/apiVersion"), json::text(wanted, "/kind"));
+        let kind = api.registry.by_name(version, kind);
+        let kind = kind.ok_or_else(|| Failure::internal(format!("{wanted} is of a kind that is not served")))?;
+        let (namespace, name) = (json::namespace(wanted), json::name(wanted));
+        match api.create(&kind, namespace, wanted.clone(), false).await {
+            Err(Failure {
+                reason: "AlreadyExists", ..
+            }) if kind.is("customresourcedefinitions") => {
+                let change = |old: &Value| {
+                    let mut new = old.clone();
+                    new["spec"] = wanted["spec"].clone();
+                    Ok(new)
+                };
+                api.update(&kind, namespace, name, Part::Main, false, change).await?;
+            }
+            Err(Failure {
+                reason: "AlreadyExists", ..
+            }) => {}
+            other => drop(other?),
+        }
+    }
+    Ok(())
+}
+
 /// Makes an object, or gives an existing one the wanted top-level fields.
 async fn ensure(api: &Api, group: &str, plural: &str, namespace: &str, wanted: Value) -> Result<()> {
     let kind = api.registry.find(group, "v1", plural)?;
-    let name = crate::json::name(&wanted).to_owned();
+    let name = json::name(&wanted).to_owned();
     match api.create(&kind, namespace, wanted.clone(), false).await {
         Err(Failure {
             reason: "AlreadyExists", ..
