@@ -76,14 +76,16 @@ impl Containers {
                 ContainerStatus {
                     pid,
                     started: jiff::Timestamp::now(),
+                    serving: !spec.announces,
                     ended: None,
                 },
             );
         });
         let log = Arc::new(Mutex::new(log));
+        let said = self.announced(spec);
         let copies = [
-            tokio::spawn(copy(Receiver::from_owned_fd(stdout.into())?, "stdout", log.clone())),
-            tokio::spawn(copy(Receiver::from_owned_fd(stderr.into())?, "stderr", log)),
+            tokio::spawn(copy(Receiver::from_owned_fd(stdout.into())?, "stdout", log.clone(), said)),
+            tokio::spawn(copy(Receiver::from_owned_fd(stderr.into())?, "stderr", log, || {})),
         ];
         let state = self.state.clone();
         tokio::spawn(async move {
@@ -97,6 +99,20 @@ impl Containers {
             });
         });
         Ok(())
+    }
+
+    /// What to do when a container has printed a line.
+    fn announced(&self, spec: &ContainerSpec) -> impl FnMut() + Send + use<> {
+        let (state, id, mut silent) = (self.state.clone(), spec.id.clone(), spec.announces);
+        move || {
+            if std::mem::take(&mut silent) {
+                state.send_modify(|all| {
+                    if let Some(container) = all.get_mut(&id) {
+                        container.serving = true;
+                    }
+                });
+            }
+        }
     }
 
     /// Signals a container's processes; one that has ended is left alone.
@@ -139,8 +155,8 @@ fn open_log(path: &Path) -> anyhow::Result<File> {
         .with_context(|| format!("opening {}", path.display()))
 }
 
-/// Writes each line as `TIME STREAM F LINE`, the form container runtimes use (`P` when a line is not complete).
-async fn copy(pipe: Receiver, stream: &'static str, log: Arc<Mutex<File>>) {
+/// Writes each line as `TIME STREAM F LINE`, the form container runtimes use (`P` when a line is not complete), and tells of each.
+async fn copy(pipe: Receiver, stream: &'static str, log: Arc<Mutex<File>>, mut said: impl FnMut()) {
     let mut reader = BufReader::with_capacity(16 * 1024, pipe);
     loop {
         let mut line = Vec::new();
@@ -160,5 +176,6 @@ async fn copy(pipe: Receiver, stream: &'static str, log: Arc<Mutex<File>>) {
         if let Err(error) = log.lock().unwrap_or_else(PoisonError::into_inner).write_all(&record) {
             tracing::warn!(%error, "writing a container's log");
         }
+        said();
     }
 }

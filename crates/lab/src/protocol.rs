@@ -120,6 +120,8 @@ pub struct ContainerSpec {
     pub directory: PathBuf,
     /// Where its output goes.
     pub log: PathBuf,
+    /// Whether its first line says that it serves; any other serves as soon as it runs.
+    pub announces: bool,
 }
 
 /// State of a container.
@@ -129,6 +131,8 @@ pub struct ContainerStatus {
     pub pid: i32,
     /// When it started.
     pub started: jiff::Timestamp,
+    /// Whether it serves, as far as can be seen.
+    pub serving: bool,
     /// How and when it ended, if it did.
     pub ended: Option<(Exit, jiff::Timestamp)>,
 }

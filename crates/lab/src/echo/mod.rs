@@ -85,10 +85,11 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             Protocol::Sctp => match stream::listen(socket2::Protocol::SCTP, number) {
                 Ok(listener) => drop(tasks.spawn(stream::serve(listener, options.clone()))),
                 // The other ports are still worth answering on.
-                Err(error) => println!("port {number}/SCTP is not answered: {error}; the kernel may have no SCTP (modprobe sctp)"),
+                Err(error) => eprintln!("port {number}/SCTP is not answered: {error}; the kernel may have no SCTP (modprobe sctp)"),
             },
         }
     }
+    // The first line on this stream: the kubelet waits for it before it calls the container ready.
     println!("{}/{} answers on {} ports", options.namespace, options.name, tasks.len());
     tokio::select! {
         _ = stop.recv() => Ok(()),

@@ -42,21 +42,19 @@ pub async fn add(attachment: &Attachment) -> anyhow::Result<Vec<IpAddr>> {
         previous = Some(serde_json::from_str(&output).with_context(|| format!("understanding the result of ADD: {output:?}"))?);
     }
     let result = previous.context("the CNI configuration has no plugins")?;
-    let addresses = result["ips"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|ip| ip["address"].as_str());
-    addresses
-        .map(|address| {
-            address
-                .split('/')
-                .next()
-                .unwrap_or(address)
-                .parse()
-                .with_context(|| format!("understanding address {address:?}"))
-        })
-        .collect()
+    addresses(&result)
+}
+
+/// The addresses of a result. One without any is a failure, as it is to a container runtime: a pod that is ready has an address.
+fn addresses(result: &Value) -> anyhow::Result<Vec<IpAddr>> {
+    let ips = result["ips"].as_array().into_iter().flatten();
+    let addresses = ips.filter_map(|ip| ip["address"].as_str()).map(|address| {
+        let bare = address.split('/').next().unwrap_or(address);
+        bare.parse().with_context(|| format!("understanding address {address:?}"))
+    });
+    let addresses: Vec<IpAddr> = addresses.collect::<anyhow::Result<_>>()?;
+    anyhow::ensure!(!addresses.is_empty(), "the result of ADD has no address: {result}");
+    Ok(addresses)
 }
 
 /// Detaches the pod; succeeds if it is not attached.
@@ -184,5 +182,23 @@ async fn call(
             text.trim(),
             String::from_utf8_lossy(&output.stderr).trim()
         ),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_without_an_address_is_a_failure() {
+        let result = json!({"ips": [{"address": "10.244.0.5/24"}, {"address": "fd00::5/64"}]});
+        assert_eq!(
+            addresses(&result).unwrap(),
+            ["10.244.0.5", "fd00::5"].map(|ip| ip.parse::<IpAddr>().unwrap())
+        );
+        for none in [json!({}), json!({"ips": []}), json!({"ips": [{"address": "soon"}]})] {
+            assert!(addresses(&none).is_err(), "{none}");
+        }
     }
 }

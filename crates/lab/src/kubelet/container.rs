@@ -39,9 +39,10 @@ pub fn log(uid: &str, container: &str, attempt: i32) -> PathBuf {
 /// The process for one run of a container.
 pub fn spec(pod: &Pod, record: &PodRecord, node: &Node, container: &Container, attempt: i32) -> anyhow::Result<ContainerSpec> {
     let env = environment(pod, record, node, container)?;
-    let command = match (&container.command, &container.args) {
+    let (command, announces) = match (&container.command, &container.args) {
         (Some(command), args) if !command.is_empty() => {
-            command.iter().chain(args.iter().flatten()).map(|word| expand(word, &env)).collect()
+            let words = command.iter().chain(args.iter().flatten());
+            (words.map(|word| expand(word, &env)).collect(), false)
         }
         // The arguments of an image's own program mean nothing here, unless they start with a program themselves.
         (_, Some(args))
@@ -49,9 +50,9 @@ pub fn spec(pod: &Pod, record: &PodRecord, node: &Node, container: &Container, a
                 first.starts_with('/') || ["sh", "bash", "sleep", "nc", "socat", "iperf3", "curl"].contains(&first.as_str())
             }) =>
         {
-            args.iter().map(|word| expand(word, &env)).collect()
+            (args.iter().map(|word| expand(word, &env)).collect(), false)
         }
-        _ => answering(pod, record, node, container),
+        _ => (answering(pod, record, node, container), true),
     };
     Ok(ContainerSpec {
         id: id(&record.uid, &container.name, attempt),
@@ -67,6 +68,7 @@ pub fn spec(pod: &Pod, record: &PodRecord, node: &Node, container: &Container, a
             .unwrap_or_else(|| "/".into())
             .into(),
         log: log(&record.uid, &container.name, attempt),
+        announces,
     })
 }
 

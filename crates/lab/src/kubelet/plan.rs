@@ -151,6 +151,7 @@ mod tests {
             status: ContainerStatus {
                 pid: 1,
                 started: now,
+                serving: true,
                 ended: exit.map(|exit| (exit, now)),
             },
         }

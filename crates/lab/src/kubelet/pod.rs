@@ -365,7 +365,11 @@ impl Worker {
         }
         let api = Api::<Pod>::namespaced(self.shared.client.clone(), &record.namespace);
         let patch = json!({"metadata": {"uid": self.uid}, "status": status});
-        match api.patch_status(&record.name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+        // Of the conditions some belong to others: a plain merge would drop what the controller says about the pod.
+        match api
+            .patch_status(&record.name, &PatchParams::default(), &Patch::Strategic(&patch))
+            .await
+        {
             Ok(_) => self.written = status,
             Err(kube::Error::Api(refusal)) if refusal.code == 404 || refusal.code == 409 => {} // deleted meanwhile; the watch will say so
             Err(error) => tracing::warn!(%error, pod = record.name, "cannot write a pod's status"),

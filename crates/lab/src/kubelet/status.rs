@@ -1,4 +1,5 @@
-//! A pod's status as Kubernetes shows it, computed from what its worker knows.
+//! A pod's status as Kubernetes shows it, computed from what its worker knows, as a strategic patch: the pod's conditions are merged by
+//! type, because others write some of them as well.
 //!
 //! Pure apart from the time stamps it is given: a status that did not change compares equal, so it is not written again.
 
@@ -35,7 +36,10 @@ impl Known<'_> {
         let containers = spec.map_or(&[][..], |spec| &spec.containers);
         let init = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
         let all_ready = !containers.is_empty() && containers.iter().all(|container| self.is_ready(container));
-        let ips = |addresses: &[IpAddr]| addresses.iter().map(|address| json!({"ip": address})).collect::<Vec<_>>();
+        let ips = |addresses: &[IpAddr]| {
+            let ips = addresses.iter().map(|address| json!({"ip": address}));
+            std::iter::once(json!({"$patch": "replace"})).chain(ips).collect::<Vec<_>>()
+        };
         let mut status = json!({
             "phase": self.plan.phase.name(),
             "hostIP": self.node.addresses.first(),
@@ -69,11 +73,13 @@ impl Known<'_> {
         }
     }
 
+    /// Also without a probe what the lab itself runs is ready only when it serves: who waited for a pod may talk to it.
     fn is_ready(&self, container: &Container) -> bool {
-        self.runs.get(&container.name).is_some_and(|run| run.status.ended.is_none()) && (self.ready)(&container.name)
+        let serves = |run: &Run| run.status.serving && run.status.ended.is_none();
+        self.runs.get(&container.name).is_some_and(serves) && (self.ready)(&container.name)
     }
 
-    /// Keeps the time of an unchanged condition.
+    /// Keeps the time of an unchanged condition, and has no reason for one that holds.
     fn condition(&self, kind: &str, holds: bool, reason: &str) -> Value {
         let word = if holds { "True" } else { "False" };
         let conditions = self.pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -81,10 +87,7 @@ impl Known<'_> {
             .filter(|condition| condition.type_ == kind && condition.status == word)
             .find_map(|condition| condition.last_transition_time.as_ref());
         let time = before.map_or_else(now, |time| time.0);
-        match holds {
-            true => json!({"type": kind, "status": word, "lastTransitionTime": time}),
-            false => json!({"type": kind, "status": word, "lastTransitionTime": time, "reason": reason}),
-        }
+        json!({"type": kind, "status": word, "lastTransitionTime": time, "reason": (!holds).then_some(reason)})
     }
 
     fn container(&self, container: &Container) -> Value {
