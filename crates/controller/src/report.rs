@@ -159,17 +159,19 @@ fn done(result: kube::Result<()>, doing: &str, object: &impl ToString) -> bool {
     gone
 }
 
-/// Sets the condition of an object to its problems, and tells those that are not among what it said `before`.
+/// Sets the condition of an object to its problems, then makes an Event of each that is not among what it said `before`: who sees the
+/// Event finds the condition.
 async fn publish(client: &kube::Client, object: &ObjectRef, problems: &[&Problem], before: &str) -> kube::Result<()> {
+    match problems.first() {
+        _ if write::kind(object).resource().condition.is_none() => {}
+        Some(problem) => write::set_condition(client, object, "False", problem.reason, &message(problems)).await?,
+        None => write::set_condition(client, object, "True", "Resolved", "no problem is left").await?,
+    }
     for problem in problems.iter().filter(|problem| !before.contains(&problem.message)) {
         info!(%object, reason = problem.reason, message = %problem.message, "problem");
         write::event(client, object, "Warning", problem.reason, &problem.message).await?;
     }
-    match problems.first() {
-        _ if write::kind(object).resource().condition.is_none() => Ok(()),
-        Some(problem) => write::set_condition(client, object, "False", problem.reason, &message(problems)).await,
-        None => write::set_condition(client, object, "True", "Resolved", "no problem is left").await,
-    }
+    Ok(())
 }
 
 fn message(problems: &[&Problem]) -> String {
