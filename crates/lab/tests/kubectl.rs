@@ -57,7 +57,9 @@ fn the_usual_commands_do_what_people_expect() {
     kubectl(&["wait", "deployment/web", "--for=jsonpath={.status.replicas}=1", "--timeout=60s"]);
 
     let name = kubectl(&["get", "pods", "-l", "app=everywhere", "-o", "jsonpath={.items[0].metadata.name}"]);
-    assert_eq!(kubectl(&["logs", &name]), format!("hello from {name}\n"));
+    // That it runs does not say that it has said anything yet.
+    let follow = format!("kubectl logs --follow {name} | head -n 1");
+    assert_eq!(lab.control().run(&["bash", "-c", &follow]).unwrap(), format!("hello from {name}\n"));
     let ip = kubectl(&["get", "pod", &name, "-o", "jsonpath={.status.podIP}"]);
     assert!(kubectl(&["exec", &name, "--", "ip", "-br", "addr"]).contains(&ip));
     let failed = lab.kubectl(&["exec", &name, "--", "sh", "-c", "exit 7"]).unwrap_err();
@@ -67,6 +69,8 @@ fn the_usual_commands_do_what_people_expect() {
     for part in ["Name:", &name, "Node:", "Status:           Running", &ip, "Events:"] {
         assert!(described.contains(part), "describe has no {part:?}:\n{described}");
     }
+    let subnets = "--for=jsonpath={.metadata.annotations.netloom\\.io/subnets}";
+    kubectl(&["wait", "node/node1", subnets, "--timeout=30s"]);
     assert!(kubectl(&["describe", "node", "node1"]).contains("netloom.io/subnets"));
     assert!(kubectl(&["explain", "pod.spec.nodeName"]).contains("nodeName"));
     assert!(kubectl(&["get", "clusternetworks"]).contains("10.244.0.0/16"));

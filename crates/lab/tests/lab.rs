@@ -8,11 +8,25 @@ use std::process::Command;
 
 use netloom_lab::{IpFamily, Lab, PartState, Signal, Spec};
 
+/// A lab's name; another run of these tests on this machine has another.
+fn named(test: &str) -> String {
+    format!("test-{test}-{}", std::process::id())
+}
+
 fn pod(name: &str, node: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  nodeName: {node}\n  terminationGracePeriodSeconds: 1\n  \
          containers: [{{name: main, image: any, ports: [{{containerPort: 80}}, {{containerPort: 7, protocol: UDP}}]}}]\n---\n"
     )
+}
+
+fn nothing_is_left_of(test: &str) {
+    let name = named(test);
+    for folder in ["/var/lib/netloom", "/run/netloom"] {
+        assert!(!Path::new(folder).join(&name).exists(), "{folder}/{name} is left behind");
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(&name), "{mounts}");
 }
 
 fn ready(lab: &Lab, pods: &[&str]) {
@@ -32,7 +46,7 @@ fn address(lab: &Lab, pod: &str, index: usize) -> String {
 
 #[test]
 fn a_lab_from_up_to_down() {
-    let lab = Lab::up(Spec::new("test-life").nodes(2)).unwrap();
+    let lab = Lab::up(Spec::new(named("life")).nodes(2)).unwrap();
 
     // Every part of every machine serves, and OVN knows both nodes.
     for machine in lab.status() {
@@ -92,22 +106,21 @@ fn a_lab_from_up_to_down() {
     assert_eq!(lab.node("node1").run(&["ls", "/run/netns"]).unwrap(), "");
 
     lab.down().unwrap();
-    assert!(!Path::new("/var/lib/netloom/test-life").exists());
-    assert!(!Path::new("/run/netloom/test-life").exists());
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    assert!(!mounts.contains("test-life"), "{mounts}");
+    nothing_is_left_of("life");
 }
 
 #[test]
 fn two_labs_side_by_side_with_one_family_each() {
-    let v4 = Lab::up(Spec::new("test-v4").nodes(1).ip_family(IpFamily::Ipv4)).unwrap();
-    let v6 = Lab::up(Spec::new("test-v6").nodes(1).ip_family(IpFamily::Ipv6)).unwrap();
+    let v4 = Lab::up(Spec::new(named("v4")).nodes(1).ip_family(IpFamily::Ipv4)).unwrap();
+    let v6 = Lab::up(Spec::new(named("v6")).nodes(1).ip_family(IpFamily::Ipv6)).unwrap();
     for lab in [&v4, &v6] {
         lab.apply(&pod("a", "node1")).unwrap();
         ready(lab, &["a"]);
     }
-    assert!(address(&v4, "a", 0).contains('.'));
-    assert!(address(&v6, "a", 0).contains(':'));
+    for (lab, separator) in [(&v4, '.'), (&v6, ':')] {
+        let pod = lab.kubectl(&["get", "pod", "a", "-o", "json"]).unwrap();
+        assert!(address(lab, "a", 0).contains(separator), "{pod}");
+    }
     // The outside sees the node's address, not the pod's.
     let answer = v4.pod("default", "a").run(&["curl", "-sm5", "172.30.0.254"]).unwrap();
     assert!(answer.contains("client: 172.30.0.11:"), "{answer}");
@@ -119,17 +132,17 @@ fn two_labs_side_by_side_with_one_family_each() {
 fn a_wrong_request_is_refused_before_anything_starts() {
     let refusal = Lab::up(Spec::new("Not A Name")).err().unwrap().to_string();
     assert!(refusal.contains("lower-case letters"), "{refusal}");
-    let mut spec = Spec::new("test-image");
+    let mut spec = Spec::new(named("image"));
     spec.image = "/nonexistent".into();
     let refusal = Lab::up(spec).err().unwrap().to_string();
     assert!(refusal.contains("run `make rootfs` first"), "{refusal}");
-    assert!(!Path::new("/var/lib/netloom/test-image").exists());
+    nothing_is_left_of("image");
 }
 
 /// An image like the real one, made of links to it, in which one program cannot start.
 #[test]
 fn a_failed_start_names_the_part_shows_its_log_and_leaves_nothing() {
-    let mut spec = Spec::new("test-failing").nodes(1);
+    let mut spec = Spec::new(named("failing")).nodes(1);
     let copy = tempfile::tempdir_in(spec.image.parent().unwrap()).unwrap();
     let image = copy.path().join("rootfs");
     assert!(
@@ -149,8 +162,5 @@ fn a_failed_start_names_the_part_shows_its_log_and_leaves_nothing() {
     let said = format!("{:#}", Lab::up(spec).err().unwrap());
     assert!(said.contains("control/northd failed"), "{said}");
     assert!(said.contains("the dog ate my database"), "{said}");
-    for left in ["/var/lib/netloom/test-failing", "/run/netloom/test-failing"] {
-        assert!(!Path::new(left).exists(), "{left} is left behind");
-    }
-    assert!(!std::fs::read_to_string("/proc/mounts").unwrap().contains("test-failing"));
+    nothing_is_left_of("failing");
 }

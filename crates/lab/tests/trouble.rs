@@ -39,16 +39,8 @@ fn bad_annotations(lab: &Lab) {
     assert!(event(lab, "misspelt", "InvalidAnnotation").contains("known are netloom.io/addresses"));
     lab.apply(&annotated("elsewhere", "netloom.io/addresses: 192.0.2.7")).unwrap();
     assert!(event(lab, "elsewhere", "AddressRefused").contains("192.0.2.7 is not in its node's subnet"));
-    let condition = lab
-        .kubectl(&[
-            "get",
-            "pod",
-            "elsewhere",
-            "-o",
-            "jsonpath={.status.conditions[?(@.type=='netloom.io/NetworkReady')].reason}",
-        ])
-        .unwrap();
-    assert_eq!(condition, "AddressRefused");
+    let condition = "--for=jsonpath={.status.conditions[?(@.type=='netloom.io/NetworkReady')].reason}=AddressRefused";
+    lab.kubectl(&["wait", "pod", "elsewhere", condition, "--timeout=30s"]).unwrap();
     let shown = std::process::Command::new(&lab.spec().binary)
         .args(["show", "problems", "--name", &lab.spec().name])
         .output()

@@ -38,6 +38,7 @@ fn endpoints_come_and_go_under_load_and_no_connection_fails() {
     wait_ready(&lab);
     let pods = addresses(&lab);
     let address: IpAddr = field(&lab, "service/manual", "{.spec.clusterIP}").parse().unwrap();
+    wait_for(&lab, "service/manual", "{.status.loadBalancer.ingress[0].ip}");
     let external: IpAddr = field(&lab, "service/manual", "{.status.loadBalancer.ingress[0].ip}")
         .parse()
         .unwrap();
@@ -135,6 +136,10 @@ fn udp_does_not_stick(lab: &Lab, places: &[(netloom_lab::Shell<'_>, IpAddr)], se
 #[test]
 fn an_address_moves_when_its_node_dies() {
     let lab = lab("failover");
+    // Three seconds without a word instead of a third of one: on a busy machine a living node must not be taken for a dead one.
+    lab.control()
+        .run(&["ovn-nbctl", "set", "NB_Global", ".", "options:bfd-mult=30"])
+        .unwrap();
     // Backends where the address is not, so that only the way to them is lost.
     let backends: String = (1..=3).map(|n| backend(&format!("back{n}"), &format!("node{n}"), "back")).collect();
     lab.apply(&(POOL.to_owned() + &backends + &service("web", "back", &["type: LoadBalancer"])))

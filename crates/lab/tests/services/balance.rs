@@ -79,6 +79,7 @@ fn a_thousand_connections_are_spread(lab: &Lab) {
 
 /// Also after an idle time longer than the timeout, and from outside, where the gateway chooses.
 fn one_client_stays_with_one_backend(lab: &Lab) {
+    wait_for(lab, "service/sticky", "{.status.loadBalancer.ingress[0].ip}");
     let external: IpAddr = field(lab, "service/sticky", "{.status.loadBalancer.ingress[0].ip}")
         .parse()
         .unwrap();

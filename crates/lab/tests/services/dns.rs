@@ -31,6 +31,7 @@ fn names_resolve_out_of_the_box() {
         assert_eq!(resolved(&lab, name), sorted(cluster_ips.split_whitespace()), "{name}");
     }
     let everybody = pods["ann"].iter().chain(&pods["bob"]).map(ToString::to_string).collect::<Vec<_>>();
+    wait_resolved(&lab, "crew", everybody.len());
     assert_eq!(resolved(&lab, "crew"), sorted(everybody.iter().map(String::as_str)));
     let ann: Vec<String> = pods["ann"].iter().map(ToString::to_string).collect();
     assert_eq!(resolved(&lab, "ann.crew"), sorted(ann.iter().map(String::as_str)));
@@ -95,6 +96,14 @@ fn resolved(lab: &Lab, name: &str) -> Vec<String> {
     addresses.sort();
     addresses.dedup();
     addresses
+}
+
+/// Waits until a name has so many addresses: the server hears of endpoints some time after their pods are ready.
+fn wait_resolved(lab: &Lab, name: &str, count: usize) {
+    let script = format!(
+        "for n in {{1..1000}}; do [ $(getent ahosts {name} | awk '{{ print $1 }}' | sort -u | wc -l) = {count} ] && exit; done; getent ahosts {name}; exit 1"
+    );
+    lab.kubectl(&["exec", "client", "--", "bash", "-c", &script]).unwrap();
 }
 
 fn sorted<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {

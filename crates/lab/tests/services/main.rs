@@ -13,7 +13,7 @@ mod trouble;
 #[path = "../world/mod.rs"]
 mod world;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use netloom_lab::Lab;
 
@@ -74,14 +74,17 @@ fn vip_is(lab: &Lab, service: &str, protocol: &str, vip: &str, backends: &str) {
     settle(lab);
 }
 
-/// Waits until the first address of a service leads to these pods.
+/// Waits until every address of a service leads to these pods. Each family has endpoints of its own, which come in any order.
 fn backends_are(lab: &Lab, service: &str, protocol: &str, port: u16, pods: &[String]) {
     let known = world::addresses(lab);
-    let mut backends: Vec<IpAddr> = pods.iter().map(|pod| known[pod][0]).collect();
-    backends.sort();
-    let backends: Vec<String> = backends.iter().map(|ip| format!("{ip}:{port}")).collect();
-    let vip = format!("{}:80", field(lab, &format!("service/{service}"), "{.spec.clusterIP}"));
-    vip_is(lab, service, protocol, &vip, &backends.join(","));
+    for vip in field(lab, &format!("service/{service}"), "{.spec.clusterIPs[*]}").split_whitespace() {
+        let vip: IpAddr = vip.parse().unwrap();
+        let of_family = |pod: &String| known[pod].iter().copied().find(|ip| ip.is_ipv4() == vip.is_ipv4()).unwrap();
+        let mut backends: Vec<IpAddr> = pods.iter().map(of_family).collect();
+        backends.sort();
+        let backends: Vec<String> = backends.iter().map(|ip| SocketAddr::new(*ip, port).to_string()).collect();
+        vip_is(lab, service, protocol, &SocketAddr::new(vip, 80).to_string(), &backends.join(","));
+    }
 }
 
 /// Waits until a service has a load balancer of its own for some nodes.
