@@ -9,7 +9,7 @@ MAKEFLAGS += --no-print-directory
 export NETLOOM_CACHE ?= /var/cache/netloom
 export NETLOOM_IMAGE ?= $(NETLOOM_CACHE)/image/rootfs
 # Where rustup puts cargo, which a shell that was there before does not know.
-export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 target := $(or $(CARGO_TARGET_DIR),target)
 # Cargo knows the number of cores better than make does. In CI it says only what went wrong.
