@@ -104,8 +104,8 @@ test-kubernetes: go deps-kubernetes image ## run the tests in a real Kubernetes,
 	@tests/kubernetes/run
 	@$(if $(CI),,cp $(NETLOOM_CACHE)/kubernetes/reports/conformance.md docs/conformance.md)
 
-# What takes long and rarely breaks: all of the above that is left out there.
-test-long: test-kubernetes ## run what a release needs besides: hours
+# What takes long and rarely breaks. Every layer has something in .ci/run as well.
+test-long: test-kubernetes ## run the long tests, before a release: a few hours
 	$(call step,the long tests of upstream)
 	@tests/kubernetes/run --long
 	@$(MAKE) test-kernel KERNEL_ARGS='$(kernel_short) $(kernel_long)'

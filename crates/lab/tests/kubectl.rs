@@ -58,8 +58,8 @@ fn the_usual_commands_do_what_people_expect() {
 
     let name = kubectl(&["get", "pods", "-l", "app=everywhere", "-o", "jsonpath={.items[0].metadata.name}"]);
     // That it runs does not say that it has said anything yet.
-    let follow = format!("kubectl logs --follow {name} | head -n 1");
-    assert_eq!(lab.control().run(&["bash", "-c", &follow]).unwrap(), format!("hello from {name}\n"));
+    let first = format!("read -t 30 line < <(exec kubectl logs --follow {name}) && echo \"$line\"");
+    assert_eq!(lab.control().run(&["bash", "-c", &first]).unwrap(), format!("hello from {name}\n"));
     let ip = kubectl(&["get", "pod", &name, "-o", "jsonpath={.status.podIP}"]);
     assert!(kubectl(&["exec", &name, "--", "ip", "-br", "addr"]).contains(&ip));
     let failed = lab.kubectl(&["exec", &name, "--", "sh", "-c", "exit 7"]).unwrap_err();
