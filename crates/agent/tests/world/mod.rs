@@ -78,19 +78,15 @@ fn programs() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT
         .get_or_init(|| {
-            for program in [
-                ["-p", "netloom-cni", "--bins"].as_slice(),
-                &["-p", "netloom-agent", "--example", "agent"],
-            ] {
-                let mut build = Command::new(env!("CARGO"));
-                // What cargo tells a test about its own package would make it build some dependencies anew.
-                for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-                {
-                    build.env_remove(name);
-                }
-                let status = build.args(["build", "--quiet"]).args(program).status().unwrap();
-                assert!(status.success(), "cannot build {program:?}");
+            let mut build = Command::new(env!("CARGO"));
+            // What cargo tells a test about its own package would make it build some dependencies anew.
+            for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+                build.env_remove(name);
             }
+            // Of the whole workspace, so that dependencies have the features they have in `make test`, where nothing is left to build.
+            let programs = ["--workspace", "--bin", "netloom-cni", "--example", "agent"];
+            let status = build.args(["build", "--locked", "--quiet"]).args(programs).status().unwrap();
+            assert!(status.success(), "cannot build the plugin and the agent");
             build_directory()
         })
         .clone()
