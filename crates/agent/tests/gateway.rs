@@ -43,6 +43,8 @@ fn a_pod_reaches_the_outside_with_the_nodes_address() {
 #[test]
 fn the_management_port_is_put_back() {
     let world = World::ready();
+    // Its flows may be there before its addresses and routes are.
+    world.wait_until(|| world.holds("ip addr show netloom0 | grep -q 10.244.1.2/24 && ip route show 10.244.0.0/16 | grep -q netloom0"));
     world.sh("ip addr del 10.244.1.2/24 dev netloom0");
     world.wait_until(|| world.holds("ip addr show netloom0 | grep -q 10.244.1.2/24 && ip route show 10.244.0.0/16 | grep -q netloom0"));
     world.sh("ip route del 10.244.0.0/16");
