@@ -98,7 +98,7 @@ fn a_lab_from_up_to_down() {
     ready(&lab, &["a", "b", "c"]);
     let b4 = address(&lab, "b", 0);
     lab.pod("default", "a")
-        .run(&["curl", "-sm5", "--retry", "3", "--retry-connrefused", &b4])
+        .run(&["curl", "-sm5", "--retry", "10", "--retry-all-errors", &b4])
         .unwrap();
 
     // Deleting a pod leaves nothing of it on its node.

@@ -163,7 +163,7 @@ fn the_api_answers_again(lab: &Lab) {
             "60",
             "--retry-delay",
             "1",
-            "--retry-connrefused",
+            "--retry-all-errors",
             "-o",
             "/dev/null",
             &format!("http://{}:6443/readyz", netloom_lab::Machine::Control.v4()),
