@@ -23,6 +23,7 @@ pub use apps::Speakers;
 pub use nodes::Host;
 pub use pods::OfferedPort;
 pub use policies::Anchor;
+pub(crate) use refs::pod_ref;
 pub use services::Claim;
 pub use view::View;
 

@@ -9,11 +9,7 @@ use crate::service::ServiceName;
 impl View<'_> {
     /// Reference to a pod, or to the `Port` that is one to us, for owners and problems.
     pub fn pod_ref(&self, name: &PodName) -> ObjectRef {
-        let uid = self.pod(name).map_or("", |pod| pod.uid.as_str());
-        match name.machine() {
-            Some(port) => ObjectRef::namespaced("Port", &name.namespace, port, uid),
-            None => ObjectRef::namespaced("Pod", &name.namespace, &name.name, uid),
-        }
+        pod_ref(name, self.pod(name).map_or("", |pod| pod.uid.as_str()))
     }
 
     /// Reference to a node for owners and problems.
@@ -72,5 +68,13 @@ impl View<'_> {
             "default",
             self.get(&self.cluster.network, &()).map_or("", |network| network.uid.as_str()),
         )
+    }
+}
+
+/// Reference to a pod with this UID, or to the `Port` that is one to us.
+pub(crate) fn pod_ref(name: &PodName, uid: &str) -> ObjectRef {
+    match name.machine() {
+        Some(port) => ObjectRef::namespaced("Port", &name.namespace, port, uid),
+        None => ObjectRef::namespaced("Pod", &name.namespace, &name.name, uid),
     }
 }

@@ -2,11 +2,11 @@
 //! as long as a table has a key that gives rise to it; what was never run and exists no longer leaves nothing behind.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use crate::decide::Decision;
-use crate::facts::{Changes, Fact};
+use crate::facts::{Changes, Fact, Mix};
 use crate::unit::Unit;
 
 /// Something that reads the cluster and comes to a result.
@@ -51,31 +51,14 @@ enum Readers {
     Many(BTreeSet<Id>),
 }
 
-/// Facts are hashes already.
-#[derive(Default)]
-struct Unhashed(u64);
-
-impl Hasher for Unhashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {}
-
-    fn write_u64(&mut self, number: u64) {
-        // Those of whole tables are small numbers.
-        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-type ReadersOf = HashMap<Fact, Readers, BuildHasherDefault<Unhashed>>;
+type ReadersOf = HashMap<Fact, Readers, BuildHasherDefault<Mix>>;
 
 /// All work.
 #[derive(Default)]
 pub(super) struct Graph {
     nodes: Vec<Option<Node>>,
     free: Vec<Id>,
-    ids: HashMap<Arc<Work>, Id>,
+    ids: HashMap<Arc<Work>, Id, BuildHasherDefault<Mix>>,
     readers: ReadersOf,
     units: BTreeSet<Id>,
     decisions: BTreeSet<Id>,

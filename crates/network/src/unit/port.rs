@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::annotations;
-use crate::cluster::{Pod, PodName, View};
+use crate::cluster::{Pod, PodName, View, pod_ref};
 use crate::decide::Decision;
 use crate::ipam::{Assignment, Attachment, GATEWAY_HOST, PortName};
 use crate::key::{ADDRESSES, GATEWAYS, Key, NETWORK, NETWORK_ADDRESSES, POD, UID};
@@ -48,7 +48,7 @@ pub(super) fn compile(view: &View<'_>, port: &PortName, fragment: &mut Fragment)
     let node = &assignment.node;
     fragment.problems.extend(misplaced(view, name, pod, assignment.attachment.as_ref()));
     let wiring = wire(view, node, assignment);
-    let (key, owner) = (key(port), view.pod_ref(name));
+    let (key, owner) = (key(port), pod_ref(name, &pod.uid));
     if let Some(shows) = to_show(port, pod, assignment, &wiring) {
         fragment.show(owner.clone(), shows);
     }
