@@ -84,11 +84,18 @@ impl Read {
     /// What of the cluster's own addressing it would hide from its pods.
     pub fn conflict(&self, settings: &Settings) -> Option<String> {
         let own: Vec<IpNet> = settings.ranges().chain(settings.services.cidrs.iter().copied()).collect();
-        let pairs = self.subnets.iter().flat_map(|subnet| own.iter().map(move |range| (subnet, range)));
-        let (subnet, range) = pairs.into_iter().find(|(a, b)| a.contains(*b) || b.contains(*a))?;
-        Some(format!(
-            "subnet {subnet} overlaps {range}, which the cluster itself uses; choose another range. Subnets of networks may overlap each other"
-        ))
+        let overlapping = |net: &IpNet| own.iter().find(|range| net.contains(*range) || range.contains(net));
+        let subnet = self.subnets.iter().find_map(|subnet| {
+            let range = overlapping(subnet)?;
+            Some(format!(
+                "subnet {subnet} overlaps {range}, which the cluster itself uses; choose another range. Subnets of networks may overlap each other"
+            ))
+        });
+        let route = || {
+            let route = self.routes.iter().find_map(|route| Some((route.to, overlapping(&route.to)?)));
+            route.map(|(to, range)| format!("route to {to} overlaps {range}, which the cluster itself uses; give a range outside of it"))
+        };
+        subnet.or_else(route)
     }
 }
 
@@ -229,6 +236,13 @@ mod tests {
                 .contains("overlaps 10.244.0.0/16")
         );
         assert!(network("10.0.0.0/8").conflict(&settings).is_some());
+        let routed = read(&json!({ "subnets": ["192.168.0.0/24"], "routes": [{ "to": "10.244.0.5/32", "via": "192.168.0.2" }] })).unwrap();
+        assert!(
+            routed
+                .conflict(&settings)
+                .unwrap()
+                .contains("route to 10.244.0.5/32 overlaps 10.244.0.0/16")
+        );
         assert_eq!(network("192.168.10.0/24").conflict(&settings), None);
     }
 }

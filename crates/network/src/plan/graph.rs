@@ -179,13 +179,13 @@ impl Graph {
         }
     }
 
-    /// A key gives rise to work.
+    /// A key gives rise to work, which is looked at, whether or not there was another such key: it may never have read this one.
     fn root(&mut self, work: Work) {
         if let Some(id) = self.ids.get(&work).copied() {
             if let Some(Some(node)) = self.nodes.get_mut(id as usize) {
                 node.roots += 1;
             }
-            return;
+            return self.mark_work(id);
         }
         let id = self.free.pop().unwrap_or_else(|| {
             self.nodes.push(None);

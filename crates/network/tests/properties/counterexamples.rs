@@ -14,7 +14,7 @@ use netloom_network::{
 };
 use serde_json::{Value, json};
 
-use crate::run::Step::{self, Apply, Compile, Remove};
+use crate::run::Step::{self, Apply, Compile, Idle, Remove, TakeOver};
 use crate::run::run;
 
 /// Everything that must hold does, after these steps.
@@ -244,6 +244,26 @@ fn two_announcers_have_not_the_same_ethernet_address() {
         Apply(load_balancer(1, "192.0.2.1")),
         Apply(load_balancer(2, "198.0.2.1")),
     ]);
+}
+
+/// A decision that gave nothing had not read its own record, and did not notice one that another planner had left in the database.
+#[test]
+fn a_record_of_another_planner_is_given_back() {
+    let pod = |uid: &str, finished| {
+        let name = Namespaced {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+        };
+        let pod = Pod {
+            uid: uid.to_owned(),
+            node: Some("node0".to_owned()),
+            finished,
+            ..Pod::default()
+        };
+        Apply(Object::Pod(name, pod))
+    };
+    let first = [Apply(node("node0", "172.30.0.0", &[])), pod("first", false), TakeOver];
+    holds(first.into_iter().chain([pod("second", true), Idle, TakeOver]));
 }
 
 /// The switch of a node has the node's name, which may be that of the switch between routers, or of the one that addresses are announced on.

@@ -120,7 +120,9 @@ impl<'a> Facts<'a> {
             Object::CustomNetwork(name, written) if name == network => custom_network::read(&written.spec).ok(),
             _ => None,
         });
-        let before = self.networks.get(network).and_then(|spec| custom_network::read(spec).ok());
+        // One for whose router the join range has no room is not in force.
+        let Some(before) = self.networks.get(network) else { return false };
+        let before = custom_network::read(before).ok();
         let before = before.as_ref();
         let populated = self.ports.values().any(|port| port.network.as_deref() == Some(network));
         let stays = |read: &Read| populated && before.is_some_and(|old| (&old.subnets, &old.gateways) != (&read.subnets, &read.gateways));
