@@ -1,6 +1,6 @@
 //! What must hold after every sequence of changes. Two planners see all events; one of them writes, the other stands by.
 
-use netloom_network::{Northbound, Object, Planner, Scope, check, decide, diff, plan};
+use netloom_network::{Cluster, Northbound, Object, Planner, Scope, check, decide, diff, plan};
 
 use crate::database::Database;
 use crate::facts::{self, Facts};
@@ -125,10 +125,25 @@ impl Running {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(), String> {
-        self.restart(7)?;
-        // The order in which objects are listed does not matter.
+    /// What follows from objects follows from them alone: the changes that led to them leave no trace.
+    fn leaves_no_trace(&self) -> Result<(), String> {
         let objects = self.world.objects();
+        for planner in [&self.active, &self.standby] {
+            let mut anew = Cluster::default();
+            anew.records = planner.cluster().records.clone();
+            objects.iter().for_each(|object| anew.insert(object.clone()));
+            if !objects.is_empty() && anew != *planner.cluster() {
+                return Err("a trace of what was: a cluster made of the same objects is another".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), String> {
+        self.leaves_no_trace()?;
+        self.restart(7)?;
+        let objects = self.world.objects();
+        // The order in which objects are listed does not matter.
         let (mut forward, mut backward) = (fresh(objects.clone()), fresh(objects.into_iter().rev().collect()));
         same("desired, objects listed backwards", forward.desired(), backward.desired())?;
         same("problems, objects listed backwards", forward.problems(), backward.problems())?;
