@@ -45,9 +45,13 @@ impl Unpublished {
         self.term = Some(term);
     }
 
-    /// Publishes what there is, if anything.
+    /// Publishes what there is, if anything. Statuses of objects that the database refuses wait until it takes their rows.
     pub fn publish(&mut self, findings: &watch::Sender<Findings>) {
         let Self { news, refused, term } = std::mem::take(self);
+        let refuses = |object: &ObjectRef| refused.iter().flatten().any(|problem| problem.object == *object);
+        let (withheld, statuses): (BTreeMap<_, _>, BTreeMap<_, _>) = news.statuses.into_iter().partition(|(object, _)| refuses(object));
+        self.news.statuses = withheld;
+        let news = News { statuses, ..news };
         findings.send_if_modified(|findings| {
             let changed = !news.is_empty() || term.is_some() || refused.as_ref().is_some_and(|refused| *refused != findings.refused);
             findings.term = term.unwrap_or(findings.term);

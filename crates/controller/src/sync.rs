@@ -64,6 +64,8 @@ pub struct Sync {
     term: u64,
     /// Nothing can be committed until something happens.
     stalled: bool,
+    /// What was last sent is in the database.
+    committed: bool,
     commits: Commits,
     findings: watch::Sender<Findings>,
     unpublished: Unpublished,
@@ -83,6 +85,7 @@ impl Sync {
             active: false,
             term: 0,
             stalled: false,
+            committed: false,
             findings,
             unpublished: Unpublished::default(),
         }
@@ -169,6 +172,7 @@ impl Sync {
     fn take_over(&mut self) {
         info!("active");
         self.active = true;
+        self.committed = false;
         self.term += 1;
         self.unpublished.begin(self.term);
         self.planner.restore(&self.observed);
@@ -209,6 +213,7 @@ impl Sync {
         if let Outcome::Interrupted | Outcome::Stalled = outcome {
             self.compare_everything();
         }
+        self.committed = matches!(outcome, Outcome::Done);
         self.stalled = matches!(outcome, Outcome::Stalled);
     }
 
@@ -219,8 +224,9 @@ impl Sync {
         if !ready || !self.active || self.stalled || self.commits.is_busy() || self.commits.send_apart(&self.observed, &self.planner) {
             return;
         }
-        // What was decided is in the database by now.
-        self.unpublished.publish(&self.findings);
+        if std::mem::take(&mut self.committed) {
+            self.unpublished.publish(&self.findings);
+        }
         let started = Instant::now();
         self.plan();
         let scope = std::mem::take(&mut self.pending);

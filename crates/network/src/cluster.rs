@@ -327,6 +327,7 @@ impl Cluster {
             .chain(of(&self.records.assignments))
             .chain(of(&self.records.networks))
             .chain(of(&self.records.externals))
+            .chain(of(&self.records.refusals))
             .collect()
     }
 }

@@ -254,9 +254,10 @@ impl Settings {
         for range in self.family(is_ipv4(subnet)) {
             if range.cidr.contains(subnet) && subnet.prefix_len() == range.node_prefix {
                 let shift = u32::from(bits(subnet) - range.node_prefix);
-                return Some(first + ((number(subnet.network()) - number(range.cidr.network())) >> shift) as u64);
+                return Some(((number(subnet.network()) - number(range.cidr.network())) >> shift) as u64)
+                    .map(|own| own.saturating_add(first));
             }
-            first += range.subnets();
+            first = range.subnets().saturating_add(first);
         }
         None
     }

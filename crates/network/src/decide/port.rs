@@ -86,10 +86,18 @@ impl Port<'_> {
         if let Some(attachment) = &attachment {
             // Of a family the network does not have, nothing would find the way to the pod.
             subnets.retain(|subnet| attachment.addresses.iter().any(|ip| is_ipv4(ip) == is_ipv4(subnet)));
+            if subnets.is_empty() {
+                let why = format!(
+                    "network {} has no subnet of a family that the cluster has; give it one, or name another",
+                    attachment.network
+                );
+                return Err(("NetworkUnusable", why));
+            }
         }
         let routed = attachment.is_some();
-        // Only the first address makes an Ethernet address, and one made of an IPv4 address is nobody else's.
-        let taken = |ip: IpAddr| ip.is_ipv6() && asked.mac.is_none() && self.mac_taken(&segment, self.made_up(ip, &subnets, routed));
+        // Only the first address makes an Ethernet address, and no two pods have one made of the same IPv4 address. A router may.
+        let taken =
+            |ip: IpAddr| (routed || ip.is_ipv6()) && asked.mac.is_none() && self.mac_taken(&segment, self.made_up(ip, &subnets, routed));
         let free = |_: IpAddr| false;
         let mut addresses = self.adopted(&subnets, &taken);
         if addresses.is_empty() {

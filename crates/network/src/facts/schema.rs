@@ -145,5 +145,5 @@ tables! {
     /// How many ports a segment has.
     Populations: Segment => usize;
     /// Why a decision did not give all that was wanted.
-    Refusals: Decision => Vec<Problem>;
+    Refusals: Decision => Vec<Problem>, decision -> work![decision.clone()];
 }
