@@ -249,21 +249,78 @@ fn two_announcers_have_not_the_same_ethernet_address() {
 /// A decision that gave nothing had not read its own record, and did not notice one that another planner had left in the database.
 #[test]
 fn a_record_of_another_planner_is_given_back() {
-    let pod = |uid: &str, finished| {
-        let name = Namespaced {
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-        };
+    let web = |uid: &str, finished| {
         let pod = Pod {
             uid: uid.to_owned(),
             node: Some("node0".to_owned()),
             finished,
             ..Pod::default()
         };
-        Apply(Object::Pod(name, pod))
+        Apply(Object::Pod(named("shop", "web"), pod))
     };
-    let first = [Apply(node("node0", "172.30.0.0", &[])), pod("first", false), TakeOver];
-    holds(first.into_iter().chain([pod("second", true), Idle, TakeOver]));
+    let first = [Apply(node("node0", "172.30.0.0", &[])), web("first", false), TakeOver];
+    holds(first.into_iter().chain([web("second", true), Idle, TakeOver]));
+}
+
+/// A Network led the cluster addresses of pods to a pod of its author.
+#[test]
+fn a_route_of_a_network_leads_to_no_pod_of_the_cluster() {
+    let routed = json!({ "subnets": ["192.168.0.0/24"], "routes": [{ "to": "10.244.0.5/32", "via": "192.168.0.2" }] });
+    let reasons = problems([node("node0", "172.30.0.0", &[]), network("red", routed)]);
+    assert_eq!(reasons, ["InvalidNetwork"]);
+}
+
+/// A pod on a network without a family of the cluster waited and nobody was told why.
+#[test]
+fn a_pod_says_that_its_network_has_no_family_of_the_cluster() {
+    let objects = [
+        cluster_network(&["10.244.0.0/16"]),
+        node("node0", "172.30.0.0", &[]),
+        namespace("shop", &[]),
+        network("red", json!({ "subnets": ["fd01::/64"] })),
+        pod(named("shop", "web"), "node0", &[(NETWORK, "red")]),
+    ];
+    assert_eq!(problems(objects), ["NetworkUnusable"]);
+}
+
+/// The Ethernet address of a network's router is made of its first gateway, and may have been that of a pod on it.
+#[test]
+fn a_pod_has_not_the_ethernet_address_of_the_router_of_its_network() {
+    let red = json!({ "subnets": ["fd01::/64", "192.168.1.0/24"], "gateways": ["fd01::af4:5", "192.168.1.1"] });
+    let objects = [
+        node("node0", "172.30.0.0", &[]),
+        namespace("shop", &[]),
+        network("red", red),
+        pod(named("shop", "web"), "node0", &[(NETWORK, "red")]),
+    ];
+    holds(objects.map(Apply));
+}
+
+/// What was refused to an object that is gone stayed in the records.
+#[test]
+fn a_refusal_goes_with_its_object() {
+    let web = pod(named("shop", "web"), "node0", &[(ADDRESSES, "nonsense")]);
+    let mut planner = Planner::default();
+    planner.apply(node("node0", "172.30.0.0", &[]));
+    planner.compile();
+    let before = planner.cluster().clone();
+    planner.apply(web.clone());
+    planner.compile();
+    assert_eq!(planner.problems().len(), 1);
+    planner.remove(&web);
+    planner.compile();
+    assert!(*planner.cluster() == before, "a refusal is left");
+}
+
+/// The reasons of all problems, once everything holds.
+fn problems<const N: usize>(objects: [Object; N]) -> Vec<&'static str> {
+    holds(objects.clone().map(Apply));
+    let mut planner = Planner::default();
+    for object in objects {
+        planner.apply(object);
+    }
+    planner.compile();
+    planner.problems().iter().map(|problem| problem.reason).collect()
 }
 
 /// The switch of a node has the node's name, which may be that of the switch between routers, or of the one that addresses are announced on.
