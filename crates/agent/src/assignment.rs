@@ -3,40 +3,11 @@
 //! [`Assignment`] is complete: nothing else has to be asked to configure the interface.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
-
-/// A hardware address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Mac(pub [u8; 6]);
-
-impl fmt::Display for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
-
-impl FromStr for Mac {
-    type Err = AssignmentError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bytes: Option<Vec<u8>> = text
-            .split(':')
-            .map(|part| (part.len() == 2).then(|| u8::from_str_radix(part, 16).ok()).flatten())
-            .collect();
-        bytes
-            .and_then(|bytes| <[u8; 6]>::try_from(bytes).ok())
-            .map(Mac)
-            .ok_or_else(|| AssignmentError::Malformed {
-                what: "MAC",
-                text: text.to_owned(),
-            })
-    }
-}
+use netloom_contract::{Mac, external_id};
 
 /// Why a binding cannot be used. Both cases are the controller's mistakes, not the pod's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,18 +50,21 @@ impl Assignment {
             .filter_map(|entry| entry.split_whitespace().next())
             .find(|first| *first != "unknown" && *first != "router")
             .ok_or(AssignmentError::NoMac)?;
-        let mut addresses: Vec<IpNet> = list(ids, "netloom.io/addresses")?;
-        let network_addresses: Vec<IpNet> = list(ids, "netloom.io/network-addresses")?;
+        let mut addresses: Vec<IpNet> = list(ids, external_id::ADDRESSES)?;
+        let network_addresses: Vec<IpNet> = list(ids, external_id::NETWORK_ADDRESSES)?;
         if !network_addresses.is_empty() {
             addresses.iter_mut().for_each(|address| *address = IpNet::from(address.addr()));
         }
         Ok(Self {
-            uid: ids.get("netloom.io/uid").cloned(),
-            mac: mac.parse()?,
+            uid: ids.get(external_id::UID).cloned(),
+            mac: mac.parse().map_err(|_| AssignmentError::Malformed {
+                what: "MAC",
+                text: mac.to_owned(),
+            })?,
             addresses,
             network_addresses,
-            gateways: list(ids, "netloom.io/gateways")?,
-            routes: list(ids, "netloom.io/routes")?,
+            gateways: list(ids, external_id::GATEWAYS)?,
+            routes: list(ids, external_id::ROUTES)?,
         })
     }
 
@@ -126,26 +100,6 @@ impl Assignment {
             .iter()
             .filter_map(|route| Some((*route, self.gateway_for(*route)?)))
             .collect()
-    }
-}
-
-/// Who serves services on a node, as its service port's binding says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServiceGateway {
-    /// OVN's load balancers; packets of the host reach them through the service port.
-    Native,
-    /// kube-proxy on the node; packets of pods reach it through the service port.
-    KubeProxy,
-}
-
-impl ServiceGateway {
-    /// Reads `Port_Binding.external_ids`; what is unknown here is none of ours to serve.
-    pub fn parse(ids: &BTreeMap<String, String>) -> Option<Self> {
-        match ids.get("netloom.io/service-gateway")?.as_str() {
-            "native" => Some(Self::Native),
-            "kube-proxy" => Some(Self::KubeProxy),
-            _ => None,
-        }
     }
 }
 
@@ -185,10 +139,10 @@ mod tests {
         let assignment = Assignment::parse(
             &["0a:58:0a:f4:01:05 10.244.1.5 fd00:10:244:1::5"],
             &ids(&[
-                ("netloom.io/uid", "u-1"),
-                ("netloom.io/addresses", "10.244.1.5/24,fd00:10:244:1::5/64"),
-                ("netloom.io/gateways", "10.244.1.1, fd00:10:244:1::1"),
-                ("netloom.io/routes", "10.244.0.0/16,fd00:10:244::/48"),
+                (external_id::UID, "u-1"),
+                (external_id::ADDRESSES, "10.244.1.5/24,fd00:10:244:1::5/64"),
+                (external_id::GATEWAYS, "10.244.1.1, fd00:10:244:1::1"),
+                (external_id::ROUTES, "10.244.0.0/16,fd00:10:244::/48"),
             ]),
         )
         .unwrap();
@@ -208,7 +162,7 @@ mod tests {
     fn a_route_without_a_gateway_of_its_family_is_left_out() {
         let assignment = Assignment::parse(
             &["0a:00:00:00:00:01"],
-            &ids(&[("netloom.io/gateways", "10.0.0.1"), ("netloom.io/routes", "fd00::/48")]),
+            &ids(&[(external_id::GATEWAYS, "10.0.0.1"), (external_id::ROUTES, "fd00::/48")]),
         )
         .unwrap();
         assert!(assignment.listed_routes().is_empty());
@@ -218,7 +172,7 @@ mod tests {
     fn mistakes_are_named() {
         assert_eq!(Assignment::parse(&["unknown"], &ids(&[])), Err(AssignmentError::NoMac));
         assert_eq!(Assignment::parse(&[], &ids(&[])), Err(AssignmentError::NoMac));
-        let error = Assignment::parse(&["0a:00:00:00:00:01"], &ids(&[("netloom.io/addresses", "10.0.0.300/24")]));
+        let error = Assignment::parse(&["0a:00:00:00:00:01"], &ids(&[(external_id::ADDRESSES, "10.0.0.300/24")]));
         assert!(error.unwrap_err().to_string().contains("10.0.0.300/24"));
         assert!("0a:00:00:00:00".parse::<Mac>().is_err());
         assert!("0a:00:00:00:00:0g".parse::<Mac>().is_err());

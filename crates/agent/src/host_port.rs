@@ -19,8 +19,9 @@ use crate::net::route::{MAIN, NextHop};
 use crate::net::sysctl;
 use crate::node::{INTEGRATION_BRIDGE, Node};
 use crate::southbound::{Binding, SouthboundState};
-use crate::switch::state::ids;
 use crate::switch::{Interface, Plug, SwitchState};
+use netloom_contract::external_id;
+use netloom_contract::name::{management_port, service_port};
 
 /// Device settings of both ports: a packet from a pod to a node port comes in by one and leaves by the other, and what
 /// comes in may have a source that is routed elsewhere (loose reverse path filter).
@@ -61,8 +62,8 @@ impl Role {
     /// The logical port of a node.
     pub fn port_of(self, node: &str) -> String {
         match self {
-            Self::Management => format!("management_{node}"),
-            Self::Service => format!("service_{node}"),
+            Self::Management => management_port(node),
+            Self::Service => service_port(node),
         }
     }
 
@@ -171,7 +172,10 @@ impl Converge for HostPort {
             device: self.role.device().to_owned(),
             internal: true,
             keep_existing: true,
-            external_ids: vec![(ids::IFACE_ID, port), (ids::ATTACHED_MAC, assignment.mac.to_string())],
+            external_ids: vec![
+                (external_id::IFACE_ID, port),
+                (external_id::ATTACHED_MAC, assignment.mac.to_string()),
+            ],
         };
         self.node.switch.plug(INTEGRATION_BRIDGE, plug).await?;
         match self.node.netlink.link(self.role.device()).await? {

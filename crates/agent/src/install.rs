@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use netloom_contract::cni::SOCKET;
 use nix::sys::inotify::AddWatchFlags;
 use tracing::{info, warn};
 
@@ -20,8 +21,6 @@ use crate::readiness::Serving;
 const PLUGIN: &str = "netloom-cni";
 /// The configuration's file name.
 const CONFIGURATION: &str = "10-netloom.conflist";
-/// The socket at which the plugin looks by itself.
-const DEFAULT_SOCKET: &str = "/run/netloom/cni.sock";
 
 /// Where the files come from and go to.
 #[derive(Clone, Debug)]
@@ -133,7 +132,7 @@ fn install(files: &Files) -> anyhow::Result<(bool, Option<String>)> {
 
 fn configuration(files: &Files) -> String {
     let mut plugin = serde_json::json!({ "type": PLUGIN, "capabilities": { "portMappings": true } });
-    if files.socket != Path::new(DEFAULT_SOCKET) {
+    if files.socket != Path::new(SOCKET) {
         plugin["socket"] = files.socket.display().to_string().into();
     }
     let list = serde_json::json!({ "cniVersion": files.version, "name": "netloom", "plugins": [plugin] });
@@ -202,7 +201,7 @@ mod tests {
             binaries: directory.join("bin"),
             configurations: directory.join("net.d"),
             version: "1.0.0".to_owned(),
-            socket: DEFAULT_SOCKET.into(),
+            socket: SOCKET.into(),
         }
     }
 

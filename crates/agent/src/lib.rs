@@ -119,7 +119,7 @@ impl Options {
             southbound,
             tls: None,
             kubeconfig: None,
-            socket: PathBuf::from("/run/netloom/cni.sock"),
+            socket: PathBuf::from(netloom_contract::cni::SOCKET),
             health: None,
             policy_log: None,
             mtu: None,

@@ -9,11 +9,9 @@ use tokio::sync::watch;
 use crate::converge::Converge;
 use crate::net::fence;
 use crate::node::{INTEGRATION_BRIDGE, Node};
-use crate::switch::state::ids;
 use crate::switch::{Interface, SwitchState};
-
-/// Between namespace and name in the name of a machine's port.
-const MACHINE: &str = "/port_";
+use netloom_contract::external_id;
+use netloom_contract::name::PodPort;
 
 /// Keeps the interfaces of machines fenced.
 pub struct Machines {
@@ -49,8 +47,8 @@ impl Machines {
 
 /// Whether an interface is that of a machine.
 fn is_machine(row: &Interface) -> bool {
-    let of_machine = |id: &String| id.contains(MACHINE);
-    row.sandbox().is_none() && row.external_ids.get(ids::IFACE_ID).is_some_and(of_machine)
+    let of_machine = |id: &String| PodPort::parse(id).is_some_and(|port| port.is_machine());
+    row.sandbox().is_none() && row.external_ids.get(external_id::IFACE_ID).is_some_and(of_machine)
 }
 
 impl Converge for Machines {
@@ -98,6 +96,6 @@ mod tests {
         assert!(is_machine(&interface(&[("iface-id", "shop/port_db")])));
         assert!(!is_machine(&interface(&[("iface-id", "shop/db")])));
         assert!(!is_machine(&interface(&[("iface-id", "management_node1")])));
-        assert!(!is_machine(&interface(&[("netloom.io/sandbox", "s")])));
+        assert!(!is_machine(&interface(&[(external_id::SANDBOX, "s")])));
     }
 }

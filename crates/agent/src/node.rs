@@ -12,7 +12,7 @@ use tokio::sync::{OwnedMutexGuard, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::cni::error::{CniError, Code};
+use crate::cni::error::CniError;
 use crate::cni::request::Sandbox;
 use crate::metrics::Metrics;
 use crate::net::netlink::Netlink;
@@ -20,6 +20,7 @@ use crate::net::watch::VETH_PREFIX;
 use crate::published::Progress;
 use crate::southbound::Southbound;
 use crate::switch::{Switch, SwitchError};
+use netloom_contract::cni::Code;
 
 /// The bridge OVN runs on.
 pub const INTEGRATION_BRIDGE: &str = "br-int";

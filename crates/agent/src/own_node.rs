@@ -9,15 +9,9 @@ use k8s_openapi::api::core::v1::{Node as KubernetesNode, Taint};
 use kube::api::{Api, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt, watcher};
+use netloom_contract::annotation::{GATEWAY, REMOVE, REMOVED};
 use tokio::sync::watch;
 use tracing::warn;
-
-/// The gateway's facts, for the controller.
-pub const GATEWAY: &str = "netloom.io/gateway";
-/// Asks the agent to take Netloom off the node; says which installation is meant.
-pub const REMOVE: &str = "netloom.io/remove";
-/// The agent's answer to that.
-pub const REMOVED: &str = "netloom.io/removed";
 
 /// What the Node object says, as far as it is known.
 #[derive(Clone, Debug, Default)]

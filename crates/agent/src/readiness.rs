@@ -14,9 +14,7 @@ use crate::node::Node;
 use crate::own_node::{Observed, OwnNodeApi};
 use crate::southbound::SouthboundState;
 use crate::switch::SwitchState;
-
-/// The taint of a node whose network is not there yet.
-const TAINT: &str = "netloom.io/not-ready";
+use netloom_contract::annotation::NOT_READY;
 
 /// Tells when the agent becomes able, or unable, to attach pods: the same answer as `/readyz`.
 #[derive(Clone)]
@@ -101,15 +99,15 @@ impl Converge for Readiness {
         self.own
             .patch(patch)
             .await
-            .with_context(|| format!("take taint {TAINT} off node {}", self.own.name))?;
-        info!(taint = TAINT, "node is ready for pods");
+            .with_context(|| format!("take taint {NOT_READY} off node {}", self.own.name))?;
+        info!(taint = NOT_READY, "node is ready for pods");
         Ok(())
     }
 }
 
 /// The other taints; none if there is nothing to take off.
 fn without(taints: &[Taint]) -> Option<Vec<Taint>> {
-    let kept: Vec<Taint> = taints.iter().filter(|taint| taint.key != TAINT).cloned().collect();
+    let kept: Vec<Taint> = taints.iter().filter(|taint| taint.key != NOT_READY).cloned().collect();
     (kept.len() < taints.len()).then_some(kept)
 }
 
@@ -125,7 +123,11 @@ mod tests {
             ..Taint::default()
         };
         assert_eq!(without(&[taint("a", "NoSchedule")]), None);
-        let all = [taint(TAINT, "NoSchedule"), taint("a", "NoSchedule"), taint(TAINT, "NoExecute")];
+        let all = [
+            taint(NOT_READY, "NoSchedule"),
+            taint("a", "NoSchedule"),
+            taint(NOT_READY, "NoExecute"),
+        ];
         assert_eq!(without(&all), Some(vec![taint("a", "NoSchedule")]));
     }
 }

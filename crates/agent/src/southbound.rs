@@ -11,17 +11,19 @@ mod shared;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use netloom_contract::balancer::OF_GATEWAYS;
 use netloom_ovsdb::{Client, Condition, Datum, Event, Function, MonitorTable, Options, Remotes, Row, Tls};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::assignment::{Assignment, AssignmentError, ServiceGateway};
+use crate::assignment::{Assignment, AssignmentError};
 use crate::databases;
 use crate::mirror::{Mirror, Reflect};
 use crate::switch::state::strings;
 use balancer::Balancer;
 use claim::Claim;
+use netloom_contract::{ServiceMode, external_id};
 
 /// A logical port of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub struct Binding {
     /// What was assigned to it, or why that cannot be used.
     pub assignment: Result<Assignment, AssignmentError>,
     /// On the node's service port: who serves services here.
-    pub service_gateway: Option<ServiceGateway>,
+    pub service_gateway: Option<ServiceMode>,
     /// On an announcer's port: what it announces.
     pub claim: Option<Claim>,
     /// The chassis that has it.
@@ -138,7 +140,7 @@ fn binding_of(row: &Row) -> Binding {
     let ids = strings(row, "external_ids");
     Binding {
         assignment: Assignment::parse(&mac, &ids),
-        service_gateway: ServiceGateway::parse(&ids),
+        service_gateway: ids.get(external_id::SERVICE_GATEWAY).and_then(|mode| ServiceMode::parse(mode)),
         claim: Claim::parse(&logical_port, &mac),
         chassis: row.get("chassis").and_then(Datum::as_uuid),
         logical_port,
@@ -206,9 +208,9 @@ fn options(node: &str, remotes: Remotes, tls: Option<Tls>) -> Options {
         },
         MonitorTable {
             table: "Load_Balancer".to_owned(),
-            columns: columns(&["name", "vips", "options"]),
+            columns: columns(&["protocol", "vips", "options"]),
             // Those of gateways: the others are many, large, and concern no node's agent.
-            condition: vec![Condition::includes("options", Datum::map([balancer::OF_GATEWAYS]))],
+            condition: vec![Condition::includes("options", Datum::map([OF_GATEWAYS]))],
         },
     ];
     options
@@ -245,7 +247,7 @@ mod tests {
         Row::from([
             ("logical_port".to_owned(), Datum::string(port)),
             ("mac".to_owned(), Datum::string("0a:00:00:00:00:01 10.0.0.1")),
-            ("external_ids".to_owned(), Datum::map([("netloom.io/uid", uid)])),
+            ("external_ids".to_owned(), Datum::map([(external_id::UID, uid)])),
         ])
     }
 

@@ -1,26 +1,8 @@
 //! The error document of the CNI specification. Everything that goes wrong in the plugin, and every error the agent
 //! answers with, leaves through [`Failure`], so that codes and wording live in one place.
 
+use netloom_contract::cni::Code;
 use serde_json::{Value, json};
-
-/// The specification's error codes that the plugin itself can produce.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    /// The configuration asks for a version this plugin does not speak, or a command that version does not have.
-    IncompatibleVersion = 1,
-    /// A `CNI_*` variable is missing or malformed.
-    InvalidEnvironment = 4,
-    /// Stdin could not be read.
-    Io = 5,
-    /// Stdin, or the agent's reply, is not JSON.
-    Decode = 6,
-    /// The network configuration is JSON but not usable.
-    InvalidConfig = 7,
-    /// A passing condition: the runtime should retry.
-    TryAgain = 11,
-    /// STATUS: no container can be attached now.
-    NotAvailable = 50,
-}
 
 /// One error, as it will be printed.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,7 +16,7 @@ impl Failure {
     /// A failure found by the plugin itself.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
-            code: code as u64,
+            code: u64::from(code as u32),
             message: message.into(),
             details: String::new(),
         }

@@ -12,10 +12,11 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use netloom_contract::cni::{Code, Version};
 use serde_json::{Value, json};
 
-use crate::failure::{Code, Failure};
-use crate::request::{Request, SUPPORTED_VERSIONS};
+use crate::failure::Failure;
+use crate::request::Request;
 
 /// The agent answers every request within its own deadlines; this only bounds the wait for one that hangs.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(180);
@@ -35,13 +36,13 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Some(result)) => print(&result, ExitCode::SUCCESS),
         Ok(None) => ExitCode::SUCCESS,
-        Err(failure) => print(&failure.to_json(&request::version_of(&stdin)), ExitCode::FAILURE),
+        Err(failure) => print(&failure.to_json(request::version_of(&stdin).as_str()), ExitCode::FAILURE),
     }
 }
 
 /// The answer to VERSION, which must work without an agent: the runtime asks it before anything else.
 fn version(stdin: &[u8]) -> Value {
-    json!({ "cniVersion": request::version_of(stdin), "supportedVersions": SUPPORTED_VERSIONS })
+    json!({ "cniVersion": request::version_of(stdin).as_str(), "supportedVersions": Version::ALL.map(Version::as_str) })
 }
 
 /// Sends the request and reads the reply: a result to print, nothing to print, or the agent's error.

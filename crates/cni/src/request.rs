@@ -2,14 +2,10 @@
 //! specification and folded into the one document the agent understands. Only `main` calls this. The checks here are
 //! the ones that need no knowledge of the node; a request that passes them is well-formed, not necessarily possible.
 
+use netloom_contract::cni::{Code, SOCKET, Version};
 use serde_json::{Value, json};
 
-use crate::failure::{Code, Failure};
-
-/// The versions of the specification this plugin speaks, oldest first.
-pub const SUPPORTED_VERSIONS: [&str; 4] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"];
-/// Where the agent listens unless the configuration's `socket` says otherwise.
-const DEFAULT_SOCKET: &str = "/run/netloom/cni.sock";
+use crate::failure::Failure;
 
 /// A checked request.
 #[derive(Debug)]
@@ -42,7 +38,7 @@ impl Request {
             .map_err(|error| Failure::new(Code::Decode, format!("the network configuration on stdin is not JSON: {error}")))?;
         check_config(command, since, &config)?;
         let socket = match config.get("socket") {
-            None => DEFAULT_SOCKET.to_owned(),
+            None => SOCKET.to_owned(),
             Some(Value::String(path)) if path.starts_with('/') => path.clone(),
             Some(other) => {
                 return Err(invalid_config(format!("`socket` must be an absolute path, not {other}")));
@@ -61,19 +57,17 @@ impl Request {
 }
 
 /// The version to answer in: the one asked for where it is known, otherwise our newest.
-pub fn version_of(stdin: &[u8]) -> String {
-    let newest = SUPPORTED_VERSIONS[SUPPORTED_VERSIONS.len() - 1];
+pub fn version_of(stdin: &[u8]) -> Version {
     let config: Value = serde_json::from_slice(stdin).unwrap_or_default();
-    let asked = config["cniVersion"].as_str().unwrap_or(newest);
-    if SUPPORTED_VERSIONS.contains(&asked) { asked } else { newest }.to_owned()
+    config["cniVersion"].as_str().and_then(Version::parse).unwrap_or(Version::NEWEST)
 }
 
 /// The version of the specification that introduced `command`.
-fn first_version(command: &str) -> Result<&'static str, Failure> {
+fn first_version(command: &str) -> Result<Version, Failure> {
     match command {
-        "ADD" | "DEL" => Ok("0.3.1"),
-        "CHECK" => Ok("0.4.0"),
-        "GC" | "STATUS" => Ok("1.1.0"),
+        "ADD" | "DEL" => Ok(Version::V0_3_1),
+        "CHECK" => Ok(Version::V0_4_0),
+        "GC" | "STATUS" => Ok(Version::V1_1_0),
         "" => Err(invalid_environment(
             "CNI_COMMAND is missing: this program is run by a container runtime, not by hand",
         )),
@@ -107,22 +101,25 @@ fn check_ifname(name: &str) -> Result<(), Failure> {
     )))
 }
 
-fn check_config(command: &str, since: &str, config: &Value) -> Result<(), Failure> {
+fn check_config(command: &str, since: Version, config: &Value) -> Result<(), Failure> {
     if !config.is_object() {
         return Err(invalid_config("the network configuration must be a JSON object"));
     }
     let Some(version) = config["cniVersion"].as_str() else {
         return Err(invalid_config("`cniVersion` is missing from the network configuration"));
     };
-    let rank = |version: &str| SUPPORTED_VERSIONS.iter().position(|known| *known == version);
-    match rank(version) {
-        None => Err(
-            Failure::new(Code::IncompatibleVersion, format!("cniVersion {version:?} is not supported"))
-                .details(format!("supported: {}", SUPPORTED_VERSIONS.join(", "))),
-        ),
-        found if found < rank(since) => Err(Failure::new(
+    match Version::parse(version) {
+        None => {
+            let supported = Version::ALL.map(Version::as_str).join(", ");
+            let failure = Failure::new(Code::IncompatibleVersion, format!("cniVersion {version:?} is not supported"));
+            Err(failure.details(format!("supported: {supported}")))
+        }
+        Some(known) if known < since => Err(Failure::new(
             Code::IncompatibleVersion,
-            format!("{command} needs cniVersion {since} or newer, the configuration says {version}"),
+            format!(
+                "{command} needs cniVersion {} or newer, the configuration says {version}",
+                since.as_str()
+            ),
         )),
         _ if config["name"].as_str().is_none_or(str::is_empty) => Err(invalid_config("`name` is missing from the network configuration")),
         _ => Ok(()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use netloom_network::annotations::PREFIX;
+use netloom_contract::annotation::PREFIX;
 use netloom_network::isolation::ISOLATED;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};

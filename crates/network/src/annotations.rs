@@ -4,23 +4,18 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use netloom_contract::annotation::{GATEWAY, PREFIX};
+use netloom_contract::{Gateway, Mac};
 
 use crate::custom_network::NETWORK;
-use crate::ipam::Mac;
 use crate::security_group::SECURITY_GROUPS;
 
-/// Prefix of every annotation, label and external id of ours.
-pub const PREFIX: &str = "netloom.io/";
 /// Addresses a pod asks for, comma separated: `10.244.1.7,fd00:10:244:1::7`.
 pub const ADDRESSES: &str = "netloom.io/addresses";
 /// Addresses a pod asks for in the `Network` it is on, comma separated.
 pub const NETWORK_ADDRESSES: &str = "netloom.io/network-addresses";
 /// MAC address a pod asks for.
 pub const MAC: &str = "netloom.io/mac";
-/// What a node's agent reports of its gateway, see [`Gateway`].
-pub const GATEWAY: &str = "netloom.io/gateway";
 /// What people read on a node: its subnets. Written, and read back only when the Northbound database was lost.
 pub const SUBNETS: &str = "netloom.io/subnets";
 
@@ -37,19 +32,6 @@ pub const ON_PODS: &[&str] = &[ADDRESSES, MAC, NETWORK, NETWORK_ADDRESSES, SECUR
 
 /// Annotations we understand on a service.
 pub const ON_SERVICES: &[&str] = &[EXTERNAL_ADDRESSES, HEALTH_CHECK];
-
-/// What the controller must know of a node's uplink, reported by its agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Gateway {
-    /// MAC address of the uplink bridge, shared by host and gateway router.
-    pub mac: Mac,
-    /// The node's addresses with their prefix.
-    pub addresses: Vec<IpNet>,
-    /// Default next hops, at most one of each family.
-    #[serde(default)]
-    pub next_hops: Vec<IpAddr>,
-}
 
 /// What a pod asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

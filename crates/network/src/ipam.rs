@@ -3,12 +3,11 @@
 //!
 //! Invariant: an address, and an Ethernet address on a segment, belongs to at most one holder.
 
-mod mac;
 mod names;
 mod records;
 
-pub use mac::Mac;
 pub use names::{Holder, PortName, PortParts, Segment, Space};
+pub use netloom_contract::Mac;
 pub use records::{Assignment, Attachment, External, NetworkRecord, Records};
 
 /// Number of the router's address in a node subnet.

@@ -4,13 +4,14 @@
 //! Desired and observed are both of this type; [`crate::diff`] compares them. Rows without our mark are not compared; those among
 //! them that may have lost it are remembered, because a row that exists cannot be inserted again.
 
+use netloom_contract::external_id::{KEY, OWNER};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use netloom_ovsdb::{Atom, Column, Datum, Row, Table};
 use uuid::Uuid;
 
-use crate::key::{KEY, Key, OWNER};
+use crate::key::Key;
 use crate::problem::ObjectRef;
 use crate::rows::{
     Acl, AddressSet, HaChassis, HaChassisGroup, LoadBalancer, LoadBalancerGroup, LoadBalancerHealthCheck, LogicalRouter,

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use netloom_contract::name::{machine, machine_of};
 use serde::{Deserialize, Serialize};
 
 use crate::annotations::{ADDRESSES, MAC, NETWORK_ADDRESSES};
 use crate::cluster::{NamedPort, Namespaced, Pod, PodName};
 use crate::service::Protocol;
-
-/// Before the name of a `Port` among the pods; no Kubernetes name has an underscore.
-const PREFIX: &str = "port_";
 
 /// What a user writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -62,13 +60,13 @@ impl Namespaced {
     /// The name a `Port` has among the pods.
     pub fn of_machine(self) -> PodName {
         let Self { namespace, name } = self;
-        let name = format!("{PREFIX}{name}");
+        let name = machine(&name);
         PodName { namespace, name }
     }
 
     /// The name of the `Port`, if this is that of one.
     pub fn machine(&self) -> Option<&str> {
-        self.name.strip_prefix(PREFIX)
+        machine_of(&self.name)
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
+pub use netloom_contract::Protocol;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::{Namespaced, NodeName};
@@ -46,49 +47,6 @@ impl Family {
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if *self == Self::Ipv4 { "IPv4" } else { "IPv6" })
-    }
-}
-
-/// A transport protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// TCP.
-    #[default]
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
-}
-
-impl Protocol {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
-
-    /// The protocol Kubernetes calls `text`; an empty text is TCP, its default.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "" | "TCP" => Some(Self::Tcp),
-            "UDP" => Some(Self::Udp),
-            "SCTP" => Some(Self::Sctp),
-            _ => None,
-        }
-    }
-
-    /// Its name in rows and keys.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Sctp => "sctp",
-        }
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

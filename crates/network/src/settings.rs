@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use host::{bits, number, with_number};
 pub use host::{host_number, hosts, is_ipv4, nth_host};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+pub use netloom_contract::ServiceMode;
 use serde::Deserialize;
 
 /// Addresses of a join range that no gateway has: the network itself, the cluster router, the one of node ports, and the broadcast.
@@ -58,34 +59,6 @@ pub struct ClusterCidr {
     pub cidr: IpNet,
     /// Prefix length of one node's share.
     pub node_prefix: u8,
-}
-
-/// Who translates the addresses of services.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ServiceMode {
-    /// OVN's load balancers, in the switch of the client's node.
-    #[default]
-    Native,
-    /// kube-proxy on the client's node, behind the node's service port.
-    KubeProxy,
-}
-
-impl ServiceMode {
-    /// Its name in specs and records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::KubeProxy => "kube-proxy",
-        }
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "" | "native" => Ok(Self::Native),
-            "kube-proxy" => Ok(Self::KubeProxy),
-            other => Err(format!("spec.services.mode: \"{other}\" is unknown; write native or kube-proxy")),
-        }
-    }
 }
 
 /// How services are served.
@@ -153,7 +126,7 @@ impl Settings {
             cluster_cidrs,
             join_cidrs,
             services: Services {
-                mode: ServiceMode::parse(spec.services.mode.as_deref().unwrap_or_default())?,
+                mode: service_mode(spec.services.mode.as_deref().unwrap_or_default())?,
                 cidrs: written.collect::<Result<_, _>>()?,
             },
         };
@@ -332,7 +305,7 @@ impl std::str::FromStr for Settings {
         if let Some((mode, ranges)) = services.split_once(':') {
             let ranges = ranges.split(',').filter(|text| !text.is_empty());
             settings.services = Services {
-                mode: ServiceMode::parse(mode)?,
+                mode: service_mode(mode)?,
                 cidrs: ranges.map(|text| range("services", text)).collect::<Result<_, _>>()?,
             };
         } else {
@@ -402,6 +375,14 @@ fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> IpNet {
 
 fn v6(segments: [u16; 8], prefix: u8) -> IpNet {
     Ipv6Net::new_assert(segments.into(), prefix).into()
+}
+
+/// The mode a spec or a record names; native unless it names one.
+fn service_mode(text: &str) -> Result<ServiceMode, String> {
+    if text.is_empty() {
+        return Ok(ServiceMode::default());
+    }
+    ServiceMode::parse(text).ok_or_else(|| format!("spec.services.mode: \"{text}\" is unknown; write native or kube-proxy"))
 }
 
 #[cfg(test)]

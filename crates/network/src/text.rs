@@ -1,13 +1,13 @@
 //! The Northbound as text for people: rows in a stable order under their keys, references shown as the keys they point to. This is
 //! what `netloom plan` prints and what scenario snapshots hold; it has no UUID in it.
 
+use netloom_contract::external_id::KEY;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use netloom_ovsdb::{Atom, Datum, Row};
 use uuid::Uuid;
 
-use crate::key::KEY;
 use crate::northbound::{Northbound, RowId, key_of};
 
 /// Writes a Northbound.

@@ -17,8 +17,6 @@ pub(crate) mod service;
 use std::fmt;
 
 use netloom_ovsdb::Row;
-pub use node::{management_port, service_port};
-pub use service::announcer_port;
 
 use crate::app::App;
 use crate::cluster::{NodeName, View};

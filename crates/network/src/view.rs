@@ -12,7 +12,8 @@ pub use services::{BackendView, Health, ServiceView, services};
 use crate::annotations;
 use crate::cluster::Cluster;
 use crate::ipam::{Assignment, Mac};
-use crate::unit::management_port;
+use netloom_contract::annotation;
+use netloom_contract::name::management_port;
 
 /// Name of the network every pod is in unless told otherwise.
 pub const DEFAULT_NETWORK: &str = "cluster-network";
@@ -81,7 +82,7 @@ pub fn nodes(cluster: &Cluster, up: impl Fn(&str) -> bool) -> Vec<NodeView> {
     let view = |(name, node): (&String, &crate::Node)| {
         let report = node
             .annotations
-            .get(annotations::GATEWAY)
+            .get(annotation::GATEWAY)
             .and_then(|text| annotations::gateway(text).ok());
         let subnets = cluster.records.subnets(name);
         let state = match (subnets.is_empty(), up(&management_port(name)), &report) {

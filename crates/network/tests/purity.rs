@@ -8,6 +8,7 @@ const ALLOWED: &[&str] = &[
     "ipnet",
     "itoa",
     "memchr",
+    "netloom-contract",
     "netloom-network",
     "netloom-ovsdb",
     "proc-macro2",

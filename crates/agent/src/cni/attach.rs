@@ -13,7 +13,7 @@ use tracing::info;
 use uuid::Uuid;
 
 use super::detach;
-use super::error::{CniError, Code};
+use super::error::CniError;
 use super::request::{Pod, Request};
 use super::result::{Attached, render};
 use crate::assignment::Assignment;
@@ -26,8 +26,10 @@ use crate::net::{fence, offload};
 use crate::node::{INTEGRATION_BRIDGE, Node, veth_name};
 use crate::published::mapping;
 use crate::southbound::SouthboundState;
-use crate::switch::state::ids;
 use crate::switch::{Plug, SwitchState};
+use netloom_contract::cni::Code;
+use netloom_contract::external_id;
+use netloom_contract::name::pod_id;
 
 /// Attaches the pod and returns the result document.
 pub async fn attach(node: &Node, request: &Request) -> Result<Value, CniError> {
@@ -326,20 +328,20 @@ async fn wait_published(node: &Node, request: &Request, interface: Uuid) -> Resu
 
 fn external_ids(request: &Request, pod: &Pod, netns: &Path, assignment: &Assignment) -> Vec<(&'static str, String)> {
     let mut pairs = vec![
-        (ids::IFACE_ID, pod.port()),
-        (ids::ATTACHED_MAC, assignment.mac.to_string()),
-        (ids::SANDBOX, request.sandbox.container.clone()),
-        (ids::IFNAME, request.sandbox.ifname.clone()),
-        (ids::NETNS, netns.to_string_lossy().into_owned()),
-        (ids::POD, format!("{}:{}", pod.namespace, pod.name)),
-        (ids::ADDRESSES, join(&assignment.addresses)),
-        (ids::NETWORK, request.network.clone()),
+        (external_id::IFACE_ID, pod.port()),
+        (external_id::ATTACHED_MAC, assignment.mac.to_string()),
+        (external_id::SANDBOX, request.sandbox.container.clone()),
+        (external_id::IFNAME, request.sandbox.ifname.clone()),
+        (external_id::NETNS, netns.to_string_lossy().into_owned()),
+        (external_id::POD, pod_id(&pod.namespace, &pod.name)),
+        (external_id::ADDRESSES, join(&assignment.addresses)),
+        (external_id::CNI_NETWORK, request.network.clone()),
     ];
     if !request.host_ports.is_empty() {
-        pairs.push((ids::HOST_PORTS, mapping::record(&request.host_ports)));
+        pairs.push((external_id::HOST_PORTS, mapping::record(&request.host_ports)));
     }
     if let Some(uid) = pod.uid.as_ref().or(assignment.uid.as_ref()) {
-        pairs.push((ids::UID, uid.clone()));
+        pairs.push((external_id::UID, uid.clone()));
     }
     pairs
 }

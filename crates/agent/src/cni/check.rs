@@ -3,7 +3,7 @@
 
 use tokio::time::timeout;
 
-use super::error::{CniError, Code};
+use super::error::CniError;
 use super::request::{Pod, Request};
 use super::result::disagreement;
 use crate::assignment::Assignment;
@@ -11,7 +11,8 @@ use crate::net::netns::Netns;
 use crate::net::route::MAIN;
 use crate::node::{Node, veth_name};
 use crate::switch::GRACE;
-use crate::switch::state::ids;
+use netloom_contract::cni::Code;
+use netloom_contract::external_id;
 
 /// Verifies one attachment.
 pub async fn check(node: &Node, request: &Request) -> Result<(), CniError> {
@@ -135,7 +136,7 @@ fn check_switch(node: &Node, request: &Request, pod: &Pod) -> Result<(), CniErro
         };
         let name = &interface.name;
         if !interface.carries(&port) {
-            let found = interface.external_ids.get(ids::IFACE_ID).map_or("nothing", String::as_str);
+            let found = interface.external_ids.get(external_id::IFACE_ID).map_or("nothing", String::as_str);
             return Err(CniError::new(
                 Code::Switch,
                 format!("OVS interface {name} carries {found}, expected {port}"),

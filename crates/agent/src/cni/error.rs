@@ -6,40 +6,7 @@ use serde_json::{Value, json};
 use crate::assignment::AssignmentError;
 use crate::net::NetError;
 use crate::switch::SwitchError;
-
-/// The codes we use; those below 100 are the specification's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Code {
-    /// The version asked for is not supported.
-    IncompatibleVersion = 1,
-    /// The environment (here: `CNI_ARGS`, `CNI_NETNS`) is missing or malformed.
-    InvalidEnvironment = 4,
-    /// A system call failed.
-    Io = 5,
-    /// The request is not JSON.
-    Decode = 6,
-    /// The network configuration is not usable.
-    InvalidConfig = 7,
-    /// A passing condition; the runtime should retry.
-    TryAgain = 11,
-    /// STATUS: pods cannot be attached at the moment.
-    NotAvailable = 50,
-    /// CHECK: the interface is missing in the pod, or is not as it should be.
-    Interface = 100,
-    /// CHECK: addresses differ.
-    Addresses = 101,
-    /// CHECK: routes differ.
-    Routes = 102,
-    /// CHECK: the port is missing in Open vSwitch, or is not as it should be.
-    Switch = 103,
-    /// CHECK: OVN has not installed the port.
-    NotInstalled = 104,
-    /// CHECK: `prevResult` does not agree with what is there.
-    PreviousResult = 105,
-    /// The controller wrote something the agent cannot use.
-    Assignment = 106,
-}
+use netloom_contract::cni::Code;
 
 /// One error of one request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::error::{CniError, Code};
+use super::error::CniError;
 use crate::published::mapping::{self, Mapping};
+use netloom_contract::cni::{Code, Version};
+use netloom_contract::name::PodPort;
 
 /// A request larger than this is refused before it is parsed.
 pub const MAX_REQUEST: usize = 1 << 20;
@@ -26,37 +28,6 @@ pub enum Command {
     Gc,
     /// Tell whether pods can be attached.
     Status,
-}
-
-/// The version of the specification the caller speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
-    /// 0.3.1
-    V0_3_1,
-    /// 0.4.0
-    V0_4_0,
-    /// 1.0.0
-    V1_0_0,
-    /// 1.1.0
-    V1_1_0,
-}
-
-impl Version {
-    /// As written in documents.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::V0_3_1 => "0.3.1",
-            Self::V0_4_0 => "0.4.0",
-            Self::V1_0_0 => "1.0.0",
-            Self::V1_1_0 => "1.1.0",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        [Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0]
-            .into_iter()
-            .find(|version| version.as_str() == text)
-    }
 }
 
 /// The identity of one interface of one sandbox: the unit everything in the agent is recorded under.
@@ -83,7 +54,12 @@ pub struct Pod {
 impl Pod {
     /// The name of the pod's logical port.
     pub fn port(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
+        let port = PodPort {
+            namespace: &self.namespace,
+            pod: &self.name,
+            interface: None,
+        };
+        port.to_string()
     }
 }
 

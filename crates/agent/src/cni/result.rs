@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::request::Version;
 use crate::assignment::Assignment;
+use netloom_contract::cni::Version;
 
 /// What ADD made, for the result document.
 #[derive(Clone, Copy, Debug)]
@@ -93,13 +93,15 @@ pub fn disagreement(previous: &Value, ifname: &str, assignment: &Assignment) -> 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use netloom_contract::external_id;
+
     use super::*;
     use std::collections::BTreeMap;
 
     fn assignment() -> Assignment {
         let ids = BTreeMap::from([
-            ("netloom.io/addresses".to_owned(), "10.244.1.5/24,fd00:1::5/64".to_owned()),
-            ("netloom.io/gateways".to_owned(), "10.244.1.1,fd00:1::1".to_owned()),
+            (external_id::ADDRESSES.to_owned(), "10.244.1.5/24,fd00:1::5/64".to_owned()),
+            (external_id::GATEWAYS.to_owned(), "10.244.1.1,fd00:1::1".to_owned()),
         ]);
         Assignment::parse(&["0a:58:0a:f4:01:05 10.244.1.5 fd00:1::5"], &ids).unwrap()
     }

@@ -14,10 +14,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span, warn};
 
-use super::error::{CniError, Code};
-use super::request::{Command, MAX_REQUEST, Request, Version, parse_request};
+use super::error::CniError;
+use super::request::{Command, MAX_REQUEST, Request, parse_request};
 use super::{attach, check, detach, status};
 use crate::node::Node;
+use netloom_contract::cni::Code;
+use netloom_contract::cni::Version;
 
 /// Opens the socket for root only, replacing one that an earlier agent left behind.
 pub fn listen(path: &Path) -> anyhow::Result<UnixListener> {

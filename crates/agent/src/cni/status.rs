@@ -3,9 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::error::{CniError, Code};
+use super::error::CniError;
 use crate::host_port::Role;
 use crate::node::{INTEGRATION_BRIDGE, Node};
+use netloom_contract::cni::Code;
 
 /// Whether pods can be attached; the error says why not.
 pub fn status(node: &Node) -> Result<(), CniError> {

@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
+use netloom_contract::annotation::GATEWAY;
 use tokio::sync::watch;
 use tracing::info;
 
 use super::EXTERNAL_BRIDGE;
-use super::facts::Facts;
+use super::facts;
 use crate::converge::Converge;
 use crate::node::Node;
-use crate::own_node::{GATEWAY, Observed, OwnNodeApi};
+use crate::own_node::{Observed, OwnNodeApi};
 
 /// Keeps the annotation as it should be.
 pub struct Annotation {
@@ -43,7 +44,7 @@ impl Converge for Annotation {
         let Observed::Present(own) = self.own.read() else {
             return Ok(());
         };
-        let Some(facts) = Facts::read(&self.node.netlink, EXTERNAL_BRIDGE).await? else {
+        let Some(facts) = facts::read(&self.node.netlink, EXTERNAL_BRIDGE).await? else {
             return Ok(());
         };
         let wanted = serde_json::to_string(&facts)?;

@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use crate::assignment::{Mac, ServiceGateway};
 use crate::services::offer::{Terms, Vips, of_family};
 use crate::southbound::balancer::Vip;
+use netloom_contract::{Mac, ServiceMode};
 
 /// The connection tracking zone of the shared address; OVN allocates its own zones from below.
 const ZONE: u16 = 64000;
@@ -20,8 +20,6 @@ const MARK: u8 = 1;
 const NODE_PORT_MARK: u8 = 2;
 /// ICMPv6 types of router and neighbour discovery: both sides must hear them.
 const NEIGHBOUR_DISCOVERY: [u8; 5] = [133, 134, 135, 136, 137];
-/// The MACs under which external addresses are announced.
-const ANNOUNCED: &str = "dl_dst=0a:6c:6f:00:00:00/ff:ff:ff:00:00:00";
 
 /// The OpenFlow ports of br-ex that matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,8 +143,9 @@ fn base_flows(base: &Base) -> Vec<Flow> {
         let actions = format!("set_field:{node}->{field},{}", commit(NODE_PORT_MARK, n));
         flow(0, 120, &format!("in_port={p},{family}={address}"), &actions);
     }
+    let announced = announced();
     // Announced MACs are unknown to the wire's switches most of the time, so every node sees frames for all of them.
-    flow(0, 105, &format!("in_port={n},{ANNOUNCED}"), "drop");
+    flow(0, 105, &format!("in_port={n},{announced}"), "drop");
     for family in ["ip", "ipv6"] {
         flow(0, 100, &format!("in_port={p},{family}"), &commit(MARK, n));
         flow(0, 100, &format!("in_port={n},{family}"), &track());
@@ -169,12 +168,12 @@ fn base_flows(base: &Base) -> Vec<Flow> {
     if let (Some(mac), Some(terms)) = (base.mac, &base.terms) {
         // Not what is flooded for the MACs of others.
         flow(1, 50, &format!("dl_dst={mac}"), "resubmit(,2)");
-        flow(1, 50, ANNOUNCED, "resubmit(,2)");
+        flow(1, 50, &announced, "resubmit(,2)");
         let unserved = match terms.gateway {
-            ServiceGateway::Native => "drop".to_owned(),
-            ServiceGateway::KubeProxy => format!("set_field:{mac}->eth_dst,LOCAL"),
+            ServiceMode::Native => "drop".to_owned(),
+            ServiceMode::KubeProxy => format!("set_field:{mac}->eth_dst,LOCAL"),
         };
-        flow(2, 50, ANNOUNCED, &unserved);
+        flow(2, 50, &announced, &unserved);
         flow(2, 0, "", "LOCAL");
     }
     flow(1, 0, "", "LOCAL");
@@ -205,7 +204,7 @@ fn entry_flows(base: &Base, entries: &Entries) -> Vec<Flow> {
 /// The node-port addresses, each with the node's address it stands for. A node that has several addresses of a family is
 /// reached by the first here; for the others the host translates.
 fn node_port_addresses(base: &Base) -> impl Iterator<Item = (IpAddr, IpAddr)> {
-    let terms = base.terms.iter().filter(|terms| terms.gateway == ServiceGateway::Native);
+    let terms = base.terms.iter().filter(|terms| terms.gateway == ServiceMode::Native);
     terms
         .flat_map(|terms| &terms.node_port_addresses)
         .filter_map(|address| Some((*address, of_family(&base.addresses, address.is_ipv4())?)))
@@ -232,6 +231,12 @@ fn commit(mark: u8, uplink: u32) -> String {
 
 fn track() -> String {
     format!("ct(zone={ZONE},table=1)")
+}
+
+/// Matches frames to the MACs under which external addresses are announced.
+fn announced() -> String {
+    let [a, b, c] = Mac::ANNOUNCER;
+    format!("dl_dst={}/{}", Mac([a, b, c, 0, 0, 0]), Mac([0xff, 0xff, 0xff, 0, 0, 0]))
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use anyhow::Context as _;
 use tokio::sync::watch;
 use tracing::info;
 
-use crate::assignment::Mac;
 use crate::converge::Converge;
 use crate::host_port::Role;
 use crate::net::announcement::{self, Owner, announce};
@@ -26,14 +25,12 @@ use crate::services::offer::{Terms, Vips};
 use crate::southbound::claim::Claim;
 use crate::southbound::{Binding, SouthboundState};
 use crate::switch::SwitchState;
-use facts::Facts;
 use flows::{Base, Entries, Ports};
+use netloom_contract::name::ANNOUNCE_PATCH;
 use restart::SocketWatch;
 
 /// The bridge with the node's uplink.
 pub const EXTERNAL_BRIDGE: &str = "br-ex";
-/// The patch port that ovn-controller makes on br-ex for the switch of announcers.
-const ANNOUNCE_PATCH: &str = "patch-uplink_announce-to-br-int";
 
 /// Keeps the flows of br-ex as they should be, and announces what has come here.
 pub struct Gateway {
@@ -199,8 +196,8 @@ impl Converge for Gateway {
         let Some(ports) = inputs.ports.filter(|_| inputs.known) else {
             return Ok(());
         };
-        let facts = Facts::read(&self.node.netlink, EXTERNAL_BRIDGE).await?;
-        let mac: Option<Mac> = facts.as_ref().and_then(|facts| facts.mac.parse().ok());
+        let facts = facts::read(&self.node.netlink, EXTERNAL_BRIDGE).await?;
+        let mac = facts.as_ref().map(|facts| facts.mac);
         let addresses = facts.iter().flat_map(|facts| &facts.addresses);
         let terms = inputs.service_port.as_deref().and_then(Terms::parse);
         let base = Base {

@@ -8,8 +8,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use nix::libc;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType};
 
-use crate::assignment::Mac;
 use crate::net::NetError;
+use netloom_contract::Mac;
 
 const BROADCAST: [u8; 6] = [0xff; 6];
 const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];

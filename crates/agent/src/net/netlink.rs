@@ -15,7 +15,7 @@ use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth};
 use tokio::sync::Mutex;
 
 use super::NetError;
-use crate::assignment::Mac;
+use netloom_contract::Mac;
 
 /// A link as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,14 +5,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use netloom_contract::name::node_of_management_port;
 use netloom_ovsdb::{Client, Condition, Datum, MonitorTable, Options, Row, Tls, Uuid};
 use tracing::error;
 
 use crate::databases::Southbound;
 use crate::mirror::{Mirror, Reflect};
-
-/// The name of a node's own port begins with it.
-const MANAGEMENT: &str = "management_";
 
 /// The watch.
 pub struct Names(Arc<Mirror<Ports>>);
@@ -43,7 +41,7 @@ impl Names {
             port.map(|(name, _)| name.clone())
         });
         match port {
-            Some(port) => port.strip_prefix(MANAGEMENT).map_or(port.clone(), |node| format!("node {node}")),
+            Some(port) => node_of_management_port(&port).map_or(port.clone(), |node| format!("node {node}")),
             None => address.to_string(),
         }
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use crate::southbound::balancer::Protocol;
+use netloom_contract::Protocol;
 
 /// A port of the node that leads to one of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -20,8 +20,8 @@ use crate::host_port::Role;
 use crate::net::{conntrack, nft, sysctl};
 use crate::node::Node;
 use crate::southbound::SouthboundState;
-use crate::switch::state::ids;
 use crate::switch::{Interface, SwitchState};
+use netloom_contract::external_id;
 use table::{Publisher, Table};
 
 /// The nftables table.
@@ -83,7 +83,9 @@ impl Published {
     fn inputs(&self) -> Inputs {
         let port = Role::Management.port_of(&self.node.name);
         let (connected, interfaces) = self.node.switch.read(|state| {
-            let publishing = state.interfaces().filter(|(_, row)| row.external_ids.contains_key(ids::HOST_PORTS));
+            let publishing = state
+                .interfaces()
+                .filter(|(_, row)| row.external_ids.contains_key(external_id::HOST_PORTS));
             (state.connected, publishing.map(|(uuid, row)| (uuid, row.clone())).collect())
         });
         let management = self.node.southbound.read(|state| {
@@ -232,15 +234,15 @@ fn publisher(interface: &Interface) -> Result<Publisher, String> {
         let name = &interface.name;
         format!(
             "external_ids:{key} of OVS interface {name} cannot be read: recreate the pod {}",
-            id(ids::POD)
+            id(external_id::POD)
         )
     };
-    let recorded = serde_json::from_str(id(ids::HOST_PORTS)).map_err(|_| unreadable(ids::HOST_PORTS))?;
-    let addresses = id(ids::ADDRESSES).split(',').filter(|text| !text.is_empty());
+    let recorded = serde_json::from_str(id(external_id::HOST_PORTS)).map_err(|_| unreadable(external_id::HOST_PORTS))?;
+    let addresses = id(external_id::ADDRESSES).split(',').filter(|text| !text.is_empty());
     let addresses: Result<Vec<IpAddr>, _> = addresses.map(|text| text.parse::<IpNet>().map(|net| net.addr())).collect();
     Ok(Publisher {
-        pod: id(ids::POD).to_owned(),
-        addresses: addresses.map_err(|_| unreadable(ids::ADDRESSES))?,
-        mappings: mapping::parse(&recorded).map_err(|_| unreadable(ids::HOST_PORTS))?,
+        pod: id(external_id::POD).to_owned(),
+        addresses: addresses.map_err(|_| unreadable(external_id::ADDRESSES))?,
+        mappings: mapping::parse(&recorded).map_err(|_| unreadable(external_id::HOST_PORTS))?,
     })
 }

@@ -12,7 +12,7 @@ use super::TABLE;
 use super::mapping::Mapping;
 use crate::host_port::Role;
 use crate::services::offer::of_family;
-use crate::southbound::balancer::Protocol;
+use netloom_contract::Protocol;
 
 /// Name space of the hash that tells one table from another.
 const TABLES: Uuid = Uuid::from_u128(0x0f6a_52b1_93d7_4c0e_8a41_77c2_5be0_d9f3);

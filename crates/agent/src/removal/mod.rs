@@ -19,13 +19,13 @@ use tracing::{info, warn};
 
 use crate::converge::{Converge, converge};
 use crate::node::Node;
-use crate::own_node::{GATEWAY, Observed, OwnNode, OwnNodeApi, REMOVE, REMOVED};
+use crate::own_node::{Observed, OwnNode, OwnNodeApi};
 use crate::set_up::plan;
 use crate::switch::SwitchState;
 use clean::Scope;
+use netloom_contract::annotation::{GATEWAY, REMOVE, REMOVED};
+use netloom_contract::external_id;
 
-/// Where the switch's database remembers that this node was cleaned, and by which installation.
-const MARKER: &str = "netloom.io/removed";
 /// What the marker says if the agent does not know its installation.
 const ANY: &str = "any";
 /// How much of what went wrong fits into an annotation that people read.
@@ -89,7 +89,7 @@ impl Removal {
 
     /// Whether the switch's database remembers that this installation cleaned the node.
     pub fn is_marked(&self) -> bool {
-        let marker = self.node.switch.read(|state| state.external_ids.get(MARKER).cloned());
+        let marker = self.node.switch.read(|state| state.external_ids.get(external_id::REMOVED).cloned());
         match (marker, &self.installation) {
             (Some(marker), Some(installation)) => marker == *installation,
             (marker, _) => marker.is_some(),
@@ -114,7 +114,7 @@ impl Removal {
 
     async fn mark(&self) -> anyhow::Result<()> {
         let installation = self.installation.as_deref().unwrap_or(ANY);
-        let wanted = BTreeMap::from([(MARKER, installation.to_owned())]);
+        let wanted = BTreeMap::from([(external_id::REMOVED, installation.to_owned())]);
         let plan = |state: &SwitchState| {
             let mutations = plan::set("external_ids", &state.external_ids, &wanted);
             match state.root {
@@ -171,9 +171,9 @@ impl Removal {
 
 /// Forgets a removal by an earlier installation, or one that was withdrawn.
 pub async fn forget(node: &Node) -> anyhow::Result<()> {
-    let plan = |state: &SwitchState| match (state.root, state.external_ids.get(MARKER)) {
+    let plan = |state: &SwitchState| match (state.root, state.external_ids.get(external_id::REMOVED)) {
         (Some(root), Some(value)) => {
-            let gone = Mutation::delete("external_ids", Datum::map([(MARKER, value.as_str())]));
+            let gone = Mutation::delete("external_ids", Datum::map([(external_id::REMOVED, value.as_str())]));
             Transaction::from(Operation::mutate("Open_vSwitch", root, vec![gone]))
         }
         _ => Transaction::new(),

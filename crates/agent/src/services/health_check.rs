@@ -173,25 +173,29 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::mirror::Reflect as _;
+    use netloom_contract::balancer;
     use netloom_ovsdb::{Datum, Row};
     use uuid::Uuid;
 
     #[test]
     fn only_the_nodes_own_row_counts() {
         let mut state = SouthboundState::default();
-        for (name, ready) in [
-            ("service_a_web_tcp_gateway_node_node1", "2"),
-            ("service_a_web_udp_gateway_node_node1", "1"),
-            ("service_a_web_tcp_gateway_node_node2", "3"),
-            ("service_a_web_tcp_gateway_elsewhere", "0"),
+        for (protocol, node, ready) in [
+            ("tcp", Some("node1"), "2"),
+            ("udp", Some("node1"), "1"),
+            ("tcp", Some("node2"), "3"),
+            ("tcp", None, "0"),
         ] {
+            let options = [
+                (balancer::SERVICE, "a/web"),
+                (balancer::HEALTH_CHECK_PORT, "32000"),
+                (balancer::READY_ENDPOINTS, ready),
+            ];
+            let options = options.into_iter().chain(node.map(|node| (balancer::NODE, node)));
             let row = Row::from([
-                ("name".to_owned(), Datum::string(name)),
+                ("protocol".to_owned(), Datum::string(protocol)),
                 ("vips".to_owned(), Datum::map([("172.30.0.200:80", "")])),
-                (
-                    "options".to_owned(),
-                    Datum::map([("netloom.io/health-check-port", "32000"), ("netloom.io/ready-endpoints", ready)]),
-                ),
+                ("options".to_owned(), Datum::map(options)),
             ]);
             state.put("Load_Balancer", Uuid::new_v4(), Some(&row));
         }

@@ -14,13 +14,14 @@ use ipnet::IpNet;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::assignment::{ServiceGateway, default_of};
+use crate::assignment::default_of;
 use crate::converge::Converge;
 use crate::host_port::Role;
 use crate::net::route::{MarkRule, NextHop};
 use crate::net::{nft, sysctl};
 use crate::node::Node;
 use crate::southbound::{Binding, SouthboundState};
+use netloom_contract::ServiceMode;
 use offer::{Terms, Vips};
 
 /// The nftables table.
@@ -204,9 +205,9 @@ impl Converge for Services {
         self.check_forwarding(&terms)?;
         self.set_table(&terms, management.routes, vips).await?;
         let native = |gateways: &[IpAddr]| match terms.gateway {
-            ServiceGateway::Native => gateways.to_vec(),
+            ServiceMode::Native => gateways.to_vec(),
             // It has its own ways.
-            ServiceGateway::KubeProxy => Vec::new(),
+            ServiceMode::KubeProxy => Vec::new(),
         };
         self.set_routes(BY_SERVICE_PORT, Role::Service, &native(&terms.gateways)).await?;
         self.set_routes(BY_MANAGEMENT_PORT, Role::Management, &native(&management.gateways))

@@ -5,16 +5,17 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use crate::assignment::ServiceGateway;
 use crate::host_port::Role;
-use crate::southbound::balancer::{Balancer, Local, Vip};
+use crate::southbound::balancer::{Balancer, Vip};
 use crate::southbound::{Binding, SouthboundState};
+use netloom_contract::ServiceMode;
+use netloom_contract::balancer::Local;
 
 /// What the service port's binding says. Changes rarely, and everything is made anew when it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Who serves services here.
-    pub gateway: ServiceGateway,
+    pub gateway: ServiceMode,
     /// The node's addresses in front of services, one per family; no device has them.
     pub addresses: Vec<IpAddr>,
     /// The routers to services, one per family.
@@ -83,7 +84,7 @@ impl Vips {
     /// What the load balancers serve under these terms; nothing if it is not OVN that serves.
     pub fn read(state: &SouthboundState, terms: &Terms, node: &str) -> Self {
         let mut vips = Self::default();
-        if terms.gateway == ServiceGateway::Native {
+        if terms.gateway == ServiceMode::Native {
             for balancer in state.balancers() {
                 for vip in &balancer.vips {
                     if terms.node_port_addresses.contains(&vip.address) {

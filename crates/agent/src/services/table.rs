@@ -9,11 +9,11 @@ use ipnet::IpNet;
 
 use super::offer::{Terms, Vips};
 use super::{BY_MANAGEMENT_PORT, BY_SERVICE_PORT};
-use crate::assignment::ServiceGateway;
 use crate::gateway::EXTERNAL_BRIDGE;
 use crate::host_port::Role;
 use crate::net::route::MarkRule;
 use crate::southbound::balancer::Vip;
+use netloom_contract::ServiceMode;
 
 const FAMILIES: [bool; 2] = [true, false];
 
@@ -22,8 +22,8 @@ pub fn replace(terms: &Terms, inside: &[IpNet], vips: &Vips) -> String {
     let mut script = String::from("add table inet netloom\ndelete table inet netloom\ntable inet netloom {\n");
     guard(&mut script, inside);
     match terms.gateway {
-        ServiceGateway::Native => native(&mut script, terms),
-        ServiceGateway::KubeProxy => kube_proxy(&mut script, terms),
+        ServiceMode::Native => native(&mut script, terms),
+        ServiceMode::KubeProxy => kube_proxy(&mut script, terms),
     }
     script.push_str("}\n");
     script + &elements("add", vips)
@@ -178,9 +178,9 @@ fn elements(verb: &str, vips: &Vips) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::southbound::balancer::Protocol;
+    use netloom_contract::Protocol;
 
-    fn terms(gateway: ServiceGateway) -> Terms {
+    fn terms(gateway: ServiceMode) -> Terms {
         Terms {
             gateway,
             addresses: vec!["10.244.1.3".parse().unwrap(), "fd00:10:244:1::3".parse().unwrap()],
@@ -266,7 +266,7 @@ add element inet netloom own-by-management-port4 { udp . 30053 }
 add element inet netloom by-management-port4 { 172.30.0.12 . udp . 30053 }
 add element inet netloom by-service-port6 { fd30::200 . sctp . 80 }
 "#;
-        assert_eq!(replace(&terms(ServiceGateway::Native), &inside(), &vips), expected);
+        assert_eq!(replace(&terms(ServiceMode::Native), &inside(), &vips), expected);
     }
 
     #[test]
@@ -288,7 +288,7 @@ table inet netloom {
   }
 }
 "#;
-        assert_eq!(replace(&terms(ServiceGateway::KubeProxy), &inside(), &Vips::default()), expected);
+        assert_eq!(replace(&terms(ServiceMode::KubeProxy), &inside(), &Vips::default()), expected);
     }
 
     #[test]

@@ -1,39 +1,10 @@
-//! What the agent reads of a gateway's load balancer: which addresses and ports it serves, not by whom. The controller
-//! names such a row `service_NAMESPACE_NAME_PROTOCOL_gateway`, with `_node_NODE` and the like after it where its
-//! backends depend on the node; Kubernetes names have no underscore.
+//! What the agent reads of a gateway's load balancer: which addresses and ports it serves, not by whom.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use netloom_contract::Protocol;
+use netloom_contract::balancer::{self, Local};
 use netloom_ovsdb::{Datum, Row};
-
-/// The option that the load balancers of gateways have and others do not.
-pub const OF_GATEWAYS: (&str, &str) = ("neighbor_responder", "none");
-const HEALTH_CHECK_PORT: &str = "netloom.io/health-check-port";
-const READY_ENDPOINTS: &str = "netloom.io/ready-endpoints";
-const NODE_ADDRESSES: &str = "netloom.io/node-addresses";
-const LOCAL: &str = "netloom.io/local";
-
-/// A transport protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Sctp => "sctp",
-        })
-    }
-}
 
 /// Where a service is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,15 +38,6 @@ pub struct Balancer {
     pub health_check: Option<HealthCheck>,
 }
 
-/// Where the backends of a service are that every node serves with its own only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Local {
-    /// All in networks of pods.
-    Pods,
-    /// Some in a host's.
-    Hosts,
-}
-
 /// What a row says to those who ask on a service's health check port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
@@ -88,21 +50,9 @@ pub struct HealthCheck {
 impl Balancer {
     /// Reads a row of table `Load_Balancer`; none if it is not a gateway's, or not ours.
     pub fn parse(row: &Row) -> Option<Self> {
-        let mut words = row.get("name").and_then(Datum::as_str)?.split('_');
-        if words.next() != Some("service") {
-            return None;
-        }
-        let (namespace, name) = (words.next()?.to_owned(), words.next()?.to_owned());
-        let protocol = match words.next()? {
-            "tcp" => Protocol::Tcp,
-            "udp" => Protocol::Udp,
-            "sctp" => Protocol::Sctp,
-            _ => return None,
-        };
-        if words.next() != Some("gateway") {
-            return None;
-        }
-        let node = words.next().filter(|kind| *kind == "node").and_then(|_| words.next());
+        let option = |name: &str| row.get("options").and_then(|options| options.get(name));
+        let (namespace, name) = option(balancer::SERVICE)?.split_once('/')?;
+        let protocol = Protocol::of_row(row.get("protocol").and_then(Datum::as_str)?)?;
         let vips = row.get("vips").and_then(Datum::as_map).into_iter().flat_map(|map| map.iter());
         let mut served: Vec<Vip> = vips
             .filter_map(|(key, _)| key.as_str()?.parse::<SocketAddr>().ok())
@@ -113,22 +63,23 @@ impl Balancer {
             })
             .collect();
         served.sort_unstable();
-        let option = |name: &str| row.get("options").and_then(|options| options.get(name));
-        let addresses = option(NODE_ADDRESSES).unwrap_or_default().split(',');
+        let addresses = option(balancer::NODE_ADDRESSES).unwrap_or_default().split(',');
         let node_addresses = addresses.filter_map(|address| address.parse().ok()).collect();
-        let health_check = option(HEALTH_CHECK_PORT)
+        let health_check = option(balancer::HEALTH_CHECK_PORT)
             .and_then(|port| port.parse().ok())
             .map(|port| HealthCheck {
                 port,
-                endpoints: option(READY_ENDPOINTS).and_then(|number| number.parse().ok()).unwrap_or_default(),
+                endpoints: option(balancer::READY_ENDPOINTS)
+                    .and_then(|number| number.parse().ok())
+                    .unwrap_or_default(),
             });
         Some(Self {
-            namespace,
-            name,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
             vips: served.into(),
-            local: option(LOCAL).map(|by| if by == "pods" { Local::Pods } else { Local::Hosts }),
-            keeps_source: option("skip_snat") == Some("true"),
-            node: node.map(str::to_owned),
+            local: option(balancer::LOCAL).and_then(Local::parse),
+            keeps_source: option(balancer::KEEPS_SOURCE) == Some("true"),
+            node: option(balancer::NODE).map(str::to_owned),
             node_addresses,
             health_check,
         })
@@ -140,9 +91,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn row(name: &str) -> Row {
+    fn row(protocol: &str, further: &[(&str, &str)]) -> Row {
+        let options = [
+            (balancer::SERVICE, "default/web"),
+            (balancer::HEALTH_CHECK_PORT, "32000"),
+            (balancer::READY_ENDPOINTS, "1"),
+            (balancer::LOCAL, "pods"),
+            balancer::OF_GATEWAYS,
+        ];
         Row::from([
-            ("name".to_owned(), Datum::string(name)),
+            ("protocol".to_owned(), Datum::string(protocol)),
             (
                 "vips".to_owned(),
                 Datum::map([
@@ -151,16 +109,13 @@ mod tests {
                     ("100.64.255.254:30080", "10.244.0.5:80,10.244.0.6:80"),
                 ]),
             ),
-            (
-                "options".to_owned(),
-                Datum::map([(HEALTH_CHECK_PORT, "32000"), (READY_ENDPOINTS, "1"), (LOCAL, "pods"), OF_GATEWAYS]),
-            ),
+            ("options".to_owned(), Datum::map(options.into_iter().chain(further.iter().copied()))),
         ])
     }
 
     #[test]
     fn a_gateway_row_is_read() {
-        let balancer = Balancer::parse(&row("service_default_web_tcp_gateway")).unwrap();
+        let balancer = Balancer::parse(&row("tcp", &[])).unwrap();
         assert_eq!((balancer.namespace.as_str(), balancer.name.as_str()), ("default", "web"));
         assert_eq!(balancer.vips.len(), 3);
         let vip = Vip {
@@ -176,25 +131,20 @@ mod tests {
 
     #[test]
     fn a_nodes_own_row_names_the_node() {
-        let of = |name: &str| Balancer::parse(&row(name)).unwrap().node;
-        assert_eq!(
-            of("service_default_web_tcp_gateway_node_node1.example").as_deref(),
-            Some("node1.example")
-        );
-        assert_eq!(of("service_default_web_tcp_gateway_elsewhere"), None);
-        assert_eq!(of("service_default_web_tcp_gateway_zone_node"), None);
+        let row = row("tcp", &[(balancer::NODE, "node1.example")]);
+        assert_eq!(Balancer::parse(&row).unwrap().node.as_deref(), Some("node1.example"));
     }
 
     #[test]
     fn other_rows_are_not_ours() {
-        for name in [
-            "service_default_web_tcp",
-            "service_default_web_icmp_gateway",
-            "lb",
-            "",
-            "service_default",
-        ] {
-            assert_eq!(Balancer::parse(&row(name)), None, "{name}");
+        assert_eq!(Balancer::parse(&row("icmp", &[])), None);
+        for service in ["", "web"] {
+            let mut row = row("tcp", &[]);
+            row.insert("options".to_owned(), Datum::map([(balancer::SERVICE, service)]));
+            assert_eq!(Balancer::parse(&row), None, "{service}");
         }
+        let mut row = row("tcp", &[]);
+        row.insert("options".to_owned(), Datum::map([balancer::OF_GATEWAYS]));
+        assert_eq!(Balancer::parse(&row), None);
     }
 }

@@ -4,11 +4,9 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use netloom_contract::name::is_placed_announcer;
 
-use crate::assignment::Mac;
-
-/// Prefix of the names of announcers' chassisredirect ports.
-const PREFIX: &str = "cr-announcer_";
+use netloom_contract::Mac;
 
 /// What a node announces for one service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +20,7 @@ pub struct Claim {
 impl Claim {
     /// Reads the `mac` column (`MAC ADDRESS/LENGTH...`) of an announcer's port; none for any other port.
     pub fn parse(logical_port: &str, mac: &[&str]) -> Option<Self> {
-        let mut words = mac.first().filter(|_| logical_port.starts_with(PREFIX))?.split_whitespace();
+        let mut words = mac.first().filter(|_| is_placed_announcer(logical_port))?.split_whitespace();
         let mac = words.next()?.parse().ok()?;
         let address = |word: &str| word.parse().map(|net: IpNet| net.addr()).or_else(|_| word.parse()).ok();
         Some(Self {

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::mirror::Mirror;
+use netloom_contract::external_id;
 
 pub use state::{Interface, SwitchState};
 
@@ -170,7 +171,7 @@ impl Switch {
 fn plan_plug(state: &SwitchState, bridge: &str, plug: &Plug) -> Result<(Transaction, Plugged), SwitchError> {
     state.check_connected()?;
     let (bridge_uuid, _) = state.bridge(bridge).ok_or_else(|| SwitchError::NoBridge(bridge.to_owned()))?;
-    let logical_port = plug.external_ids.iter().find(|(key, _)| *key == state::ids::IFACE_ID);
+    let logical_port = plug.external_ids.iter().find(|(key, _)| *key == external_id::IFACE_ID);
     let conflicts = |row: &Interface| row.name == plug.device || logical_port.is_some_and(|(_, port)| row.carries(port));
     let (mut stale, mut replaced) = (Vec::new(), Vec::new());
     let mut kept = None;
@@ -264,7 +265,7 @@ mod tests {
         let mut ports = Vec::new();
         for (name, logical_port, sandbox) in interfaces {
             let (interface, port) = (Uuid::new_v4(), Uuid::new_v4());
-            let ids = Datum::map([("iface-id", *logical_port), ("netloom.io/sandbox", *sandbox)]);
+            let ids = Datum::map([(external_id::IFACE_ID, *logical_port), (external_id::SANDBOX, *sandbox)]);
             let row = Row::from([("name".to_owned(), Datum::string(name)), ("external_ids".to_owned(), ids)]);
             state.put("Interface", interface, Some(&row));
             let row = Row::from([("interfaces".to_owned(), Datum::uuid(interface))]);
@@ -280,7 +281,7 @@ mod tests {
     }
 
     fn plug(device: &str, port: &str, sandbox: &str, keep_existing: bool) -> Plug {
-        let external_ids = vec![("iface-id", port.to_owned()), ("netloom.io/sandbox", sandbox.to_owned())];
+        let external_ids = vec![(external_id::IFACE_ID, port.to_owned()), (external_id::SANDBOX, sandbox.to_owned())];
         Plug {
             device: device.to_owned(),
             internal: false,

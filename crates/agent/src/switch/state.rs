@@ -5,38 +5,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use netloom_contract::annotation::PREFIX;
+use netloom_contract::external_id;
 use netloom_ovsdb::{Datum, Row};
 use uuid::Uuid;
 
 use super::SwitchError;
 use crate::cni::request::Sandbox;
 use crate::mirror::Reflect;
-
-/// `external_ids` keys we write on interfaces.
-pub mod ids {
-    /// The logical port OVN binds to the interface.
-    pub const IFACE_ID: &str = "iface-id";
-    /// The MAC address inside the pod.
-    pub const ATTACHED_MAC: &str = "attached-mac";
-    /// Set by ovn-controller when all flows of the port are in place.
-    pub const INSTALLED: &str = "ovn-installed";
-    /// The sandbox's container id; its presence marks an interface as a pod's, and as ours.
-    pub const SANDBOX: &str = "netloom.io/sandbox";
-    /// The interface's name in the pod.
-    pub const IFNAME: &str = "netloom.io/ifname";
-    /// The path of the pod's network namespace.
-    pub const NETNS: &str = "netloom.io/netns";
-    /// The pod as `namespace:name`.
-    pub const POD: &str = "netloom.io/pod";
-    /// UID of the pod.
-    pub const UID: &str = "netloom.io/uid";
-    /// The name of the network configuration it was made for.
-    pub const NETWORK: &str = "netloom.io/network";
-    /// The addresses it was given: where the pod's host ports lead, and for people who look.
-    pub const ADDRESSES: &str = "netloom.io/addresses";
-    /// The ports the pod publishes on its node, as the runtime's `portMappings`; absent if there are none.
-    pub const HOST_PORTS: &str = "netloom.io/host-ports";
-}
 
 /// An `Interface` row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,19 +36,19 @@ impl Interface {
     pub fn sandbox(&self) -> Option<Sandbox> {
         let id = |key| self.external_ids.get(key).cloned();
         Some(Sandbox {
-            container: id(ids::SANDBOX)?,
-            ifname: id(ids::IFNAME)?,
+            container: id(external_id::SANDBOX)?,
+            ifname: id(external_id::IFNAME)?,
         })
     }
 
     /// Whether it carries this logical port.
     pub fn carries(&self, port: &str) -> bool {
-        self.external_ids.get(ids::IFACE_ID).is_some_and(|id| id == port)
+        self.external_ids.get(external_id::IFACE_ID).is_some_and(|id| id == port)
     }
 
     /// Whether OVN has installed the port completely.
     pub fn installed(&self) -> bool {
-        self.external_ids.get(ids::INSTALLED).is_some_and(|value| value == "true")
+        self.external_ids.get(external_id::INSTALLED).is_some_and(|value| value == "true")
     }
 }
 
@@ -265,7 +241,7 @@ fn uuids(row: &Row, column: &str) -> Vec<Uuid> {
 /// The pairs of a map whose keys are ours.
 fn ours(row: &Row, column: &str) -> BTreeMap<String, String> {
     let mut pairs = strings(row, column);
-    pairs.retain(|key, _| key.starts_with("netloom.io/"));
+    pairs.retain(|key, _| key.starts_with(PREFIX));
     pairs
 }
 

@@ -5,15 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::net::belongings::Belongings;
-
-/// The device in br-ex.
-pub const UPLINK: &str = "netloom.io/uplink";
-/// Its addresses.
-const ADDRESSES: &str = "netloom.io/addresses";
-/// Its routes.
-const ROUTES: &str = "netloom.io/routes";
-/// The boot, and the br-ex in it, that has all of that.
-const COMPLETE: &str = "netloom.io/complete-on";
+use netloom_contract::external_id::{ADDRESSES, COMPLETE, ROUTES, UPLINK};
 
 /// What the bridge's row says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

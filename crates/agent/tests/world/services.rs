@@ -68,10 +68,20 @@ impl World {
         Service { pod }
     }
 
-    /// A load balancer on the node's gateway, or on its switch if its name does not say so.
+    /// A load balancer of `service_NAMESPACE_NAME_PROTOCOL`, named like the controller's: on the node's gateway, or on its switch if its name
+    /// does not say so.
     pub fn balance(&self, name: &str, options: &str, vips: &str) {
-        let (options, place) = if name.contains("_gateway") {
-            (format!("options:neighbor_responder=none {options}"), "logical_router gateway:node1")
+        let words: Vec<&str> = name.split('_').collect();
+        let option = |key: &str, value: &str| format!("'options:\"{key}\"=\"{value}\"'");
+        let (options, place) = if words.get(4) == Some(&"gateway") {
+            let mut known = vec![
+                "options:neighbor_responder=none".to_owned(),
+                option("netloom.io/service", &format!("{}/{}", words[1], words[2])),
+            ];
+            if let Some(["node", node]) = words.get(5..7) {
+                known.push(option("netloom.io/node", node));
+            }
+            (format!("{} {options}", known.join(" ")), "logical_router gateway:node1")
         } else {
             (options.to_owned(), "logical_switch node1")
         };

@@ -13,10 +13,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 
 use super::table;
-
-const GATEWAY: &str = "netloom.io/gateway";
-const REMOVE: &str = "netloom.io/remove";
-const REMOVED: &str = "netloom.io/removed";
+use netloom_contract::annotation::{GATEWAY, REMOVE, REMOVED};
 
 /// Flags of `netloom uninstall`.
 #[derive(clap::Args)]

@@ -12,11 +12,11 @@ mod questions;
 mod shrink;
 mod world;
 
+use netloom_contract::external_id::KEY;
 use std::collections::BTreeMap;
 
 use choose::questions;
 use generate::{Random, Shape};
-use netloom_network::key::KEY;
 use netloom_network::{Member, Northbound, RowId};
 use netloom_ovsdb::Datum;
 use ovn::Ovn;

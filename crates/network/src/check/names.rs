@@ -1,12 +1,12 @@
 //! Names by which OVN, or whoever looks into it, finds rows: each is that of one row, and what is named exists.
 
+use netloom_contract::external_id::KEY;
 use std::collections::{BTreeMap, BTreeSet};
 
 use netloom_ovsdb::Table as _;
 
 use crate::check::Broken;
 use crate::check::reading::{Reading, entry, text};
-use crate::key::KEY;
 use crate::northbound::RowId;
 use crate::rows::{
     Acl, AddressSet, HaChassis, HaChassisGroup, LoadBalancer, LoadBalancerGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch,

@@ -1,11 +1,12 @@
 //! For each rule a Northbound that breaks it, and one that nearly does.
 
+use netloom_contract::external_id::KEY;
 use std::sync::Arc;
 
 use netloom_ovsdb::{Atom, Datum, Table};
 
 use crate::check::{RULES, check, costs};
-use crate::key::{KEY, Key};
+use crate::key::Key;
 use crate::northbound::{Member, Northbound, RowId};
 use crate::rows::{
     Acl, AddressSet, HaChassis, HaChassisGroup, LoadBalancer, LoadBalancerGroup, LoadBalancerHealthCheck, LogicalRouter,

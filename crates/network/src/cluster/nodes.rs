@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use crate::annotations::{self, Gateway};
+use netloom_contract::{Gateway, annotation};
+
+use crate::annotations;
 use crate::cluster::{Cluster, Node, NodeName, View};
 use crate::facts::{self, Changes, Table};
 use crate::policy::Selector;
@@ -36,7 +38,7 @@ pub(super) struct Index {
 
 impl Host {
     fn of(node: &Node) -> Self {
-        let report = node.annotations.get(annotations::GATEWAY);
+        let report = node.annotations.get(annotation::GATEWAY);
         Self {
             uid: node.uid.clone(),
             addresses: node.addresses.clone(),

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use netloom_contract::name::PodPort;
+
 use crate::cluster::{NodeName, PodName};
 use crate::service::ServiceName;
 
@@ -22,8 +24,6 @@ pub struct PortParts {
 
 /// The first interface of every pod.
 const FIRST: &str = "eth0";
-/// Between the parts of a port's name; no Kubernetes name has it.
-const SEPARATOR: char = '/';
 
 impl PortName {
     /// The first port of a pod.
@@ -36,16 +36,15 @@ impl PortName {
         self.interface.as_deref().unwrap_or(FIRST)
     }
 
-    /// The port whose logical port has this name: `namespace/pod` or `namespace/pod/interface`.
+    /// The port whose logical port has this name.
     pub fn parse(name: &str) -> Option<Self> {
-        let mut parts = name.split(SEPARATOR);
+        let PodPort { namespace, pod, interface } = PodPort::parse(name)?;
         let owner = PodName {
-            namespace: parts.next()?.to_owned(),
-            name: parts.next()?.to_owned(),
+            namespace: namespace.to_owned(),
+            name: pod.to_owned(),
         };
-        let interface = parts.next().map(Box::from);
-        let whole = parts.next().is_none();
-        whole.then(|| Self(Arc::new(PortParts { owner, interface })))
+        let interface = interface.map(Box::from);
+        Some(Self(Arc::new(PortParts { owner, interface })))
     }
 }
 
@@ -60,10 +59,12 @@ impl Deref for PortName {
 /// The name of the logical port.
 impl fmt::Display for PortName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.interface {
-            None => write!(f, "{}", self.owner),
-            Some(interface) => write!(f, "{}{SEPARATOR}{interface}", self.owner),
-        }
+        let port = PodPort {
+            namespace: &self.owner.namespace,
+            pod: &self.owner.name,
+            interface: self.interface.as_deref(),
+        };
+        port.fmt(f)
     }
 }
 
@@ -108,22 +109,4 @@ pub enum Segment {
     Network(String),
     /// The switch external addresses are announced on.
     Announce,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_is_found_by_its_name() {
-        for name in ["shop/web", "shop/port_db", "shop/web/net1"] {
-            assert_eq!(PortName::parse(name).map(|port| port.to_string()).as_deref(), Some(name));
-        }
-        assert_eq!(
-            PortName::parse("shop/web").map(|port| port.interface().to_owned()).as_deref(),
-            Some("eth0")
-        );
-        assert_eq!(PortName::parse("join"), None);
-        assert_eq!(PortName::parse("a/b/c/d"), None);
-    }
 }

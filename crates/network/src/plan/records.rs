@@ -1,5 +1,6 @@
 //! The choices the rows of a database record, read back.
 
+use netloom_contract::external_id::{self, KEY};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -10,7 +11,6 @@ use crate::cluster::Namespaced;
 use crate::custom_network;
 use crate::facts::Changes;
 use crate::ipam::{Assignment, Attachment, External, Mac, NetworkRecord, PortName, Records};
-use crate::key::{self, KEY};
 use crate::northbound::{Northbound, RowId};
 use crate::rows::{LogicalRouter, LogicalSwitch, LogicalSwitchPort};
 
@@ -22,11 +22,11 @@ pub fn read_records(observed: &Northbound) -> Records {
     let mut rows: Vec<(&RowId, &Arc<Row>)> = observed.rows().collect();
     rows.sort_unstable_by_key(|(id, _)| **id);
     let rows = |table: &'static str| rows.iter().filter(move |(id, _)| id.table == table).map(|(_, row)| &***row);
-    let settings = rows(LogicalRouter::TABLE).find_map(|row| text(row, key::SETTINGS)?.parse().ok());
+    let settings = rows(LogicalRouter::TABLE).find_map(|row| text(row, external_id::SETTINGS)?.parse().ok());
     records.set_settings(settings, &mut changes);
     for row in rows(LogicalSwitch::TABLE) {
         let node = text(row, KEY).and_then(|key| key.strip_prefix("switch/node/").map(str::to_owned));
-        if let (Some(node), Some(slot)) = (node, text(row, key::SLOT).and_then(|slot| slot.parse().ok()))
+        if let (Some(node), Some(slot)) = (node, text(row, external_id::SLOT).and_then(|slot| slot.parse().ok()))
             && !records.slot_holders.contains_key(&slot)
         {
             records.set_slot(&node, Some(slot), &mut changes);
@@ -55,9 +55,9 @@ pub fn read_records(observed: &Northbound) -> Records {
 
 fn read_network(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<(String, NetworkRecord)> {
     let name = text(row, KEY)?.strip_prefix("router/network/")?.to_owned();
-    let spec = serde_json::from_str(&text(row, key::SPEC)?).ok()?;
+    let spec = serde_json::from_str(&text(row, external_id::SPEC)?).ok()?;
     let read = Arc::new(custom_network::read(&spec).ok()?);
-    let slot = text(row, key::SLOT)?.parse().ok()?;
+    let slot = text(row, external_id::SLOT)?.parse().ok()?;
     Some((name, NetworkRecord { slot, spec, read }))
 }
 
@@ -68,13 +68,13 @@ fn read_announcer(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Op
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };
-    let addresses = text(row, key::ADDRESSES)?;
+    let addresses = text(row, external_id::ADDRESSES)?;
     let addresses = addresses.split(',').filter_map(|ip| Some(ip.parse::<IpNet>().ok()?.addr()));
     let addresses: Vec<IpAddr> = addresses.collect();
     let derived = || Mac::announcers(*addresses.first()?).next();
     let external = External {
-        uid: text(row, key::UID)?,
-        mac: text(row, key::MAC).and_then(|mac| mac.parse().ok()).or_else(derived)?,
+        uid: text(row, external_id::UID)?,
+        mac: text(row, external_id::MAC).and_then(|mac| mac.parse().ok()).or_else(derived)?,
         addresses,
     };
     Some((service, external))
@@ -82,8 +82,8 @@ fn read_announcer(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Op
 
 fn read_attachment(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<Attachment> {
     Some(Attachment {
-        network: text(row, key::NETWORK)?,
-        addresses: text(row, key::NETWORK_ADDRESSES)?
+        network: text(row, external_id::NETWORK)?,
+        addresses: text(row, external_id::NETWORK_ADDRESSES)?
             .split(',')
             .filter_map(|ip| ip.parse().ok())
             .collect(),
@@ -91,10 +91,10 @@ fn read_attachment(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> O
 }
 
 fn read_port(row: &Row, text: &impl Fn(&Row, &str) -> Option<String>) -> Option<(PortName, Assignment)> {
-    let addresses = text(row, key::ADDRESSES)?;
+    let addresses = text(row, external_id::ADDRESSES)?;
     let addresses = addresses.split(',').filter_map(|ip| ip.parse().ok());
     let assignment = Assignment {
-        uid: text(row, key::UID)?,
+        uid: text(row, external_id::UID)?,
         node: row.get("options")?.get("requested-chassis")?.to_owned(),
         mac: row.get("addresses")?.as_str()?.split(' ').next()?.parse().ok()?,
         addresses: addresses.map(|ip: IpNet| ip.addr()).collect(),

@@ -2,6 +2,7 @@
 //! of other networks too. A pod on it has an address there and one in its node's subnet like any pod, by which all others know it: the
 //! network's router hands over what is addressed to the latter, and the cluster router what comes from it.
 
+use netloom_contract::external_id::{SLOT, SPEC, SUBNETS};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -10,7 +11,7 @@ use crate::cluster::View;
 use crate::custom_network::{Read, Route};
 use crate::decide::Decision;
 use crate::ipam::{Assignment, Attachment, Mac};
-use crate::key::{Key, SLOT, SPEC};
+use crate::key::Key;
 use crate::northbound::{Placed, group_key, ids, put};
 use crate::problem::ObjectRef;
 use crate::rows::{
@@ -88,7 +89,7 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
 
 fn compile_switch(name: &str, owner: &ObjectRef, read: &Read, fragment: &mut Fragment) {
     let mut external_ids = ids(&switch(name), owner);
-    external_ids.insert("netloom.io/subnets".to_owned(), join(&read.subnets));
+    external_ids.insert(SUBNETS.to_owned(), join(&read.subnets));
     let row = LogicalSwitch {
         name: format!("network_{name}"),
         external_ids,

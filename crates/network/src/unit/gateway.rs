@@ -4,7 +4,6 @@
 
 use ipnet::IpNet;
 
-use crate::annotations::Gateway;
 use crate::cluster::View;
 use crate::ipam::Mac;
 use crate::key::Key;
@@ -17,6 +16,7 @@ use crate::rows::{
 use crate::settings::is_ipv4;
 use crate::unit::network::{edge, join_switch, router as cluster_router};
 use crate::unit::{EXTERNAL_NETWORK, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, join};
+use netloom_contract::Gateway;
 
 /// Above every route.
 const GUARD_PRIORITY: i64 = 1000;

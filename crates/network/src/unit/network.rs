@@ -4,12 +4,14 @@
 use crate::cluster::{Feature, View};
 use crate::decide::Decision;
 use crate::ipam::Mac;
-use crate::key::{Key, SETTINGS};
+use crate::key::Key;
 use crate::northbound::{group_key, ids, put};
 use crate::problem::ObjectRef;
 use crate::rows::{LoadBalancerGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort, PortGroup};
 use crate::status::Shows;
 use crate::unit::{ANNOUNCE_SWITCH, CLUSTER_ROUTER, EDGE, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP};
+use netloom_contract::external_id::SETTINGS;
+use netloom_contract::name::ANNOUNCE_UPLINK;
 
 pub(super) fn router() -> Key {
     Key::new("router/cluster")
@@ -99,6 +101,6 @@ fn services(networks: bool, fragment: &mut Fragment, owner: &ObjectRef) {
     };
     put(fragment, &announce_switch(), row);
     let uplink = Key::new("uplink/announce");
-    let row = LogicalSwitchPort::uplink(format!("uplink_{ANNOUNCE_SWITCH}"), ids(&uplink, owner));
+    let row = LogicalSwitchPort::uplink(ANNOUNCE_UPLINK.to_owned(), ids(&uplink, owner));
     put(fragment, &uplink, row).add_to::<LogicalSwitch>(fragment, &announce_switch(), "ports");
 }

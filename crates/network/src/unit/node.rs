@@ -1,15 +1,16 @@
 //! A node's switch: its subnets, the router port that is its pods' gateway, the management port that is the node itself, the service
 //! port where node and services meet, and the routes by which pods reach the node's own addresses without translation.
 
+use netloom_contract::external_id::{ADDRESSES, GATEWAYS, ROUTES, SERVICE_GATEWAY, SLOT, SUBNETS};
+use netloom_contract::name::{management_port, service_port};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::annotations::SUBNETS;
 use crate::cluster::{Feature, View};
 use crate::decide::Decision;
 use crate::ipam::{GATEWAY_HOST, MANAGEMENT_HOST, Mac, SERVICE_HOST};
-use crate::key::{ADDRESSES, GATEWAYS, Key, ROUTES, SERVICE_GATEWAY, SLOT};
+use crate::key::Key;
 use crate::northbound::{Placed, group_key, ids, put};
 use crate::problem::{ObjectRef, Problem};
 use crate::rows::{
@@ -27,16 +28,6 @@ const SERVICE_ROUTE_PRIORITY: i64 = 1000;
 
 pub(super) fn switch(node: &str) -> Key {
     Key::new(format!("switch/node/{node}"))
-}
-
-/// Name of a node's management port.
-pub fn management_port(node: &str) -> String {
-    format!("management_{node}")
-}
-
-/// Name of a node's service port.
-pub fn service_port(node: &str) -> String {
-    format!("service_{node}")
 }
 
 /// What the parts of a node's rows have in common.
@@ -123,7 +114,7 @@ impl Switch<'_> {
         let Some(gateway) = self.gateways.first() else { return };
         let mut external_ids = ids(&switch(name), owner);
         external_ids.insert(SLOT.to_owned(), slot.to_string());
-        external_ids.insert("netloom.io/subnets".to_owned(), join(&self.subnets));
+        external_ids.insert(SUBNETS.to_owned(), join(&self.subnets));
         let row = LogicalSwitch {
             name: (*name).to_owned(),
             external_ids,

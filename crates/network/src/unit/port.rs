@@ -1,6 +1,8 @@
 //! A port: named `namespace/pod`, or `namespace/pod/interface` for a pod's further ones, on its node's switch or that of its network, with its recorded addresses and no others, and in the
 //! groups and sets of everything that says who reaches it.
 
+use netloom_contract::external_id::{ADDRESSES, GATEWAYS, NETWORK, NETWORK_ADDRESSES, POD, UID};
+use netloom_contract::name::pod_id;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -9,7 +11,7 @@ use crate::annotations;
 use crate::cluster::{Pod, PodName, View, pod_ref};
 use crate::decide::Decision;
 use crate::ipam::{Assignment, Attachment, GATEWAY_HOST, PortName};
-use crate::key::{ADDRESSES, GATEWAYS, Key, NETWORK, NETWORK_ADDRESSES, POD, UID};
+use crate::key::Key;
 use crate::northbound::{Placed, ids, put};
 use crate::port::PortStatus;
 use crate::problem::Problem;
@@ -53,10 +55,7 @@ pub(super) fn compile(view: &View<'_>, port: &PortName, fragment: &mut Fragment)
         fragment.show(owner.clone(), shows);
     }
     let mut external_ids = ids(&key, &owner);
-    external_ids.insert(
-        POD.to_owned(),
-        format!("{}:{}", name.namespace, name.machine().unwrap_or(&name.name)),
-    );
+    external_ids.insert(POD.to_owned(), pod_id(&name.namespace, name.machine().unwrap_or(&name.name)));
     external_ids.insert(UID.to_owned(), pod.uid.clone());
     external_ids.insert(ADDRESSES.to_owned(), join(&wiring.of_node));
     external_ids.insert(GATEWAYS.to_owned(), join(&wiring.gateways));

@@ -11,8 +11,6 @@ mod source_ranges;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-pub use announcer::announcer_port;
-
 use crate::annotations;
 use crate::cluster::View;
 use crate::decide::Decision;

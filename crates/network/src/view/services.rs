@@ -5,10 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 
+use netloom_contract::name::announcer_port;
+
 use crate::cluster::{Cluster, View};
 use crate::service::{Family, Protocol, Service, ServiceKind, ServiceName};
 use crate::settings::Settings;
-use crate::unit::announcer_port;
 use crate::unit::service::backends::{Backend, Port, gather};
 use crate::unit::service::frontends::{Reach, frontends};
 
@@ -71,7 +72,7 @@ pub fn services(
             kind: kind(service),
             addresses: addresses(&view, settings, name, service, &ports),
             backends: backends(&ports, &health),
-            announced: hosting(&announcer_port(name)).filter(|_| !cluster.records.external(name).is_empty()),
+            announced: hosting(&announcer_port(&name.namespace, &name.name)).filter(|_| !cluster.records.external(name).is_empty()),
         }
     };
     cluster

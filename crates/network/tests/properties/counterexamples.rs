@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use netloom_network::annotations::{ADDRESSES, GATEWAY};
+use netloom_contract::annotation::GATEWAY;
+use netloom_network::annotations::ADDRESSES;
 use netloom_network::cluster::ClusterNetwork;
 use netloom_network::custom_network::NETWORK;
 use netloom_network::policy::log::POLICY_LOG;

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use netloom_contract::external_id;
 use netloom_network::annotations::{ADDRESSES, SUBNETS};
 use netloom_network::custom_network::Read;
 use netloom_network::ipam::PortName;
 use netloom_network::policy::{Role, Selection, Selector};
 use netloom_network::rows::{LogicalRouter, LogicalSwitch, LogicalSwitchPort};
 use netloom_network::settings::Settings;
-use netloom_network::{Key, Namespace, Namespaced, Northbound, Object, Planner, Pod, PodName, RowId, ServiceName, custom_network, key};
+use netloom_network::{Key, Namespace, Namespaced, Northbound, Object, Planner, Pod, PodName, RowId, ServiceName, custom_network};
 use serde_json::Value;
 
 use crate::world::World;
@@ -59,14 +60,14 @@ impl<'a> Facts<'a> {
             networks: BTreeMap::new(),
         };
         for (_, switch) in northbound.table::<LogicalSwitch>() {
-            if let Some(node) = switch.external_ids[key::KEY].strip_prefix("switch/node/") {
+            if let Some(node) = switch.external_ids[external_id::KEY].strip_prefix("switch/node/") {
                 facts.nodes.insert(node.to_owned(), switch.external_ids[SUBNETS].clone());
             }
         }
         for (_, port) in northbound.table::<LogicalSwitchPort>() {
             let (Some(pod), Some(uid)) = (
                 PortName::parse(&port.name).map(|port| port.owner.clone()),
-                port.external_ids.get(key::UID),
+                port.external_ids.get(external_id::UID),
             ) else {
                 continue;
             };
@@ -74,22 +75,24 @@ impl<'a> Facts<'a> {
             let port = Port {
                 uid: uid.clone(),
                 mac: mac.unwrap_or_default().to_owned(),
-                addresses: addresses(&port.external_ids[key::ADDRESSES]),
-                network: port.external_ids.get(key::NETWORK).cloned(),
+                addresses: addresses(&port.external_ids[external_id::ADDRESSES]),
+                network: port.external_ids.get(external_id::NETWORK).cloned(),
             };
             facts.ports.insert(pod, port);
         }
         for (_, router) in northbound.table::<LogicalRouter>() {
             let ids = &router.external_ids;
-            let name = &ids[key::KEY];
-            facts.settings = facts.settings.or_else(|| ids.get(key::SETTINGS).map(|text| text.parse().unwrap()));
+            let name = &ids[external_id::KEY];
+            facts.settings = facts
+                .settings
+                .or_else(|| ids.get(external_id::SETTINGS).map(|text| text.parse().unwrap()));
             if let Some((namespace, name)) = name.strip_prefix("announcer/").and_then(|name| name.split_once('/')) {
                 let service = named(namespace, name);
                 facts
                     .externals
-                    .insert(service, (ids[key::UID].clone(), addresses(&ids[key::ADDRESSES])));
+                    .insert(service, (ids[external_id::UID].clone(), addresses(&ids[external_id::ADDRESSES])));
             } else if let Some(network) = name.strip_prefix("router/network/") {
-                let spec = ids.get(key::SPEC).map(|text| serde_json::from_str(text).unwrap());
+                let spec = ids.get(external_id::SPEC).map(|text| serde_json::from_str(text).unwrap());
                 facts.networks.insert(network.to_owned(), spec.unwrap_or_default());
             }
         }

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::southbound::balancer::Protocol;
+use netloom_contract::Protocol;
 
-fn base(patch: Option<u32>, announce: Option<u32>, gateway: Option<ServiceGateway>) -> Base {
+fn base(patch: Option<u32>, announce: Option<u32>, gateway: Option<ServiceMode>) -> Base {
     Base {
         ports: Ports {
             uplink: 1,
@@ -100,7 +100,7 @@ fn services_are_served_under_the_nodes_and_their_own_addresses() {
     };
     let commit = "ct(commit,zone=64000,exec(set_field:2->ct_mark)),output:1";
     assert_eq!(
-        further(&base(Some(2), None, Some(ServiceGateway::Native)), &entries),
+        further(&base(Some(2), None, Some(ServiceMode::Native)), &entries),
         [
             &format!("table=0,priority=120,in_port=2,ip,nw_src=100.64.255.254,actions=set_field:172.30.0.2->ip_src,{commit}"),
             &format!("table=0,priority=120,in_port=2,ipv6,ipv6_src=fd98::ffff,actions=set_field:fd30::2->ipv6_src,{commit}"),
@@ -120,7 +120,7 @@ fn services_are_served_under_the_nodes_and_their_own_addresses() {
 
 #[test]
 fn with_kube_proxy_announced_addresses_are_the_nodes() {
-    let flows = further(&base(Some(2), None, Some(ServiceGateway::KubeProxy)), &Entries::default());
+    let flows = further(&base(Some(2), None, Some(ServiceMode::KubeProxy)), &Entries::default());
     assert!(!flows.iter().any(|flow| flow.contains("100.64.255.254")), "{flows:#?}");
     let expected = "table=2,priority=50,dl_dst=0a:6c:6f:00:00:00/ff:ff:ff:00:00:00,actions=set_field:0a:00:00:00:00:02->eth_dst,LOCAL";
     assert!(flows.contains(&expected.to_owned()), "{flows:#?}");
@@ -138,7 +138,7 @@ fn a_change_is_only_its_own_flows() {
     let (old, new) = (ports(30000..31000), ports(30001..31001));
     assert_eq!(
         change(
-            &base(Some(2), None, Some(ServiceGateway::Native)),
+            &base(Some(2), None, Some(ServiceMode::Native)),
             &old.without(&new),
             &new.without(&old)
         ),

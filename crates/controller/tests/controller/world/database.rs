@@ -3,6 +3,7 @@
 #[path = "../../../../../tests/image.rs"]
 mod image;
 
+use netloom_contract::external_id::KEY;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -10,7 +11,6 @@ use std::process::{Child, Stdio};
 use image::{image, program};
 use netloom_controller::monitored_tables;
 use netloom_network::PodName;
-use netloom_network::key::KEY;
 use netloom_ovsdb::{Client, Condition, Datum, Event, Events, Mutation, Operation, Options, Replica, Row, RowChange, Transaction, Uuid};
 
 use super::within;

@@ -9,6 +9,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use netloom_contract::name::management_port;
+
 use crate::cluster::{Feature, View};
 use crate::ipam::{MANAGEMENT_HOST, PROBE_HOST, SERVICE_HOST};
 use crate::key::Key;
@@ -17,7 +19,6 @@ use crate::policy::Direction;
 use crate::rows::{Acl, PortGroup};
 use crate::settings::nth_host;
 use crate::unit::Fragment;
-use crate::unit::node::management_port;
 use crate::unit::policy::clause::{Addresses, Side};
 use crate::unit::policy::{FIRST, LAST, Tier, acl};
 use crate::unit::port::Joining;

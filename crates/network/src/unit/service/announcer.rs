@@ -2,6 +2,8 @@
 //! OVN may place it on. OVN elects one of them, answers ARP and ND there and moves it when the node dies. Its row records the
 //! addresses, so it exists as long as the service has any.
 
+use netloom_contract::external_id::{ADDRESSES, MAC, UID};
+use netloom_contract::name::announcer_port;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -9,7 +11,7 @@ use ipnet::IpNet;
 
 use crate::cluster::{NodeName, View};
 use crate::ipam::{External, Mac};
-use crate::key::{ADDRESSES, Key, MAC, UID};
+use crate::key::Key;
 use crate::northbound::{ids, put};
 use crate::problem::ObjectRef;
 use crate::rows::{HaChassis, HaChassisGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort};
@@ -23,11 +25,6 @@ const MOST_CANDIDATES: usize = 5;
 /// Priority of the node OVN takes first.
 const FIRST_PRIORITY: i64 = 100;
 
-/// Name of the router port with a service's external addresses.
-pub fn announcer_port(name: &ServiceName) -> String {
-    format!("announcer_{}_{}_port", name.namespace, name.name)
-}
-
 pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, ports: &[Port<'_>], fragment: &mut Fragment) {
     let Some(External { addresses, mac, .. }) = view.external(name, &service.uid) else {
         return;
@@ -35,6 +32,7 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, po
     let Some(first) = addresses.first() else { return };
     let owner = view.service_ref(name);
     let both = format!("{}_{}", name.namespace, name.name);
+    let port_name = announcer_port(&name.namespace, &name.name);
 
     let router = Key::new(format!("announcer/{name}"));
     let mut external_ids = ids(&router, &owner);
@@ -58,7 +56,7 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, po
     }
     let port = Key::new(format!("announcer-port/{name}"));
     let row = LogicalRouterPort {
-        name: announcer_port(name),
+        name: port_name.clone(),
         mac: mac.to_string(),
         networks: addresses.iter().map(|ip| network(*ip)).collect(),
         external_ids: ids(&port, &owner),
@@ -66,7 +64,7 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, po
     };
     put(fragment, &port, row).add_to::<LogicalRouter>(fragment, &router, "ports");
     let peer = Key::new(format!("announcer-peer/{name}"));
-    let mut row = LogicalSwitchPort::router(format!("announce_{both}"), announcer_port(name), ids(&peer, &owner));
+    let mut row = LogicalSwitchPort::router(format!("announce_{both}"), port_name, ids(&peer, &owner));
     row.options.insert("nat-addresses".to_owned(), "router".to_owned());
     put(fragment, &peer, row).add_to::<LogicalSwitch>(fragment, &announce_switch(), "ports");
 

@@ -1,13 +1,16 @@
 //! Load balancers of a service. Those that are the same everywhere are in the group that all switches, or all gateways, have. Those whose
 //! backends depend on the node have a row for each audience: a node or a zone with endpoints of its own, and all the others.
 
+use netloom_contract::balancer::{
+    HEALTH_CHECK_PORT, KEEPS_SOURCE, LOCAL, Local, NODE, NODE_ADDRESSES, OF_GATEWAYS, READY_ENDPOINTS, SERVICE,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use crate::annotations::HealthCheck;
 use crate::cluster::{Feature, NodeName, View};
 use crate::ipam::MANAGEMENT_HOST;
-use crate::key::{HEALTH_CHECK_PORT, Key, LOCAL, NODE_ADDRESSES, READY_ENDPOINTS};
+use crate::key::Key;
 use crate::northbound::{Placed, group_key, ids, put};
 use crate::problem::{ObjectRef, Problem};
 use crate::rows::{LoadBalancer, LoadBalancerGroup, LogicalRouter, LogicalSwitch};
@@ -162,8 +165,8 @@ impl Balancers<'_> {
             _ => self.service.external_local,
         };
         row.options = options(site, protocol, starved, keeps_source);
-        if site == Site::Gateway && self.service.external_local {
-            row.options.extend(self.told(audience, ready));
+        if site == Site::Gateway {
+            row.options.extend(self.for_agents(audience, ready));
         }
         let placed = put(fragment, &key, row);
         if let Some(check) = self.health {
@@ -178,10 +181,17 @@ impl Balancers<'_> {
         placed
     }
 
-    /// What the agents are told of a service whose nodes serve it each for itself.
-    fn told(&self, audience: &Audience, ready: usize) -> BTreeMap<String, String> {
-        let served_by = if self.hosts { "hosts" } else { "pods" };
-        let mut options = BTreeMap::from([(LOCAL.to_owned(), served_by.to_owned())]);
+    /// What agents have to know of the service.
+    fn for_agents(&self, audience: &Audience, ready: usize) -> BTreeMap<String, String> {
+        let mut options = BTreeMap::from([(SERVICE.to_owned(), self.name.to_string())]);
+        if let Audience::Node(name) = audience {
+            options.insert(NODE.to_owned(), name.clone());
+        }
+        if !self.service.external_local {
+            return options;
+        }
+        let local = if self.hosts { Local::Hosts } else { Local::Pods };
+        options.insert(LOCAL.to_owned(), local.as_str().to_owned());
         if let Audience::Node(name) = audience {
             let addresses = self.view.host(name).into_iter().flat_map(|node| &node.addresses);
             options.insert(NODE_ADDRESSES.to_owned(), join(addresses));
@@ -268,8 +278,8 @@ fn options(site: Site, protocol: Protocol, starved: bool, keeps_source: bool) ->
         (!starved).then_some(("reject", "true")),
         // A flow to a backend that is gone must not outlive it; connections of the other protocols end by themselves.
         (protocol == Protocol::Udp).then_some(("ct_flush", "true")),
-        gateway.then_some(("neighbor_responder", "none")),
-        (gateway && keeps_source).then_some(("skip_snat", "true")),
+        gateway.then_some(OF_GATEWAYS),
+        (gateway && keeps_source).then_some((KEEPS_SOURCE, "true")),
     ];
     let text = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     options.into_iter().flatten().map(text).collect()

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use netloom_network::annotations::{GATEWAY, SUBNETS};
+use netloom_contract::annotation::GATEWAY;
+use netloom_network::annotations::SUBNETS;
 use netloom_network::cluster::ClusterNetwork;
 use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec, ServicesSpec};
 use netloom_network::{Node, Object};

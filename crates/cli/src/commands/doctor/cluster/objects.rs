@@ -10,9 +10,9 @@ use k8s_openapi::api::networking::v1::ServiceCIDR;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt as _};
+use netloom_contract::annotation::{GATEWAY, NOT_READY};
 use netloom_kubernetes::Kind;
 use netloom_network::Object;
-use netloom_network::annotations::GATEWAY;
 use netloom_network::settings::ClusterNetworkSpec;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -165,7 +165,7 @@ fn node(node: &Node) -> NodeSeen {
         }),
         addresses: addresses.filter_map(|address| address.address.parse().ok()).collect(),
         gateway: node.annotations().get(GATEWAY).cloned(),
-        tainted: taints.any(|taint| taint.key == "netloom.io/not-ready"),
+        tainted: taints.any(|taint| taint.key == NOT_READY),
         kubelet: status
             .and_then(|status| status.node_info.as_ref())
             .map(|info| info.kubelet_version.clone())

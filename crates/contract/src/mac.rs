@@ -9,14 +9,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// How addresses begin that are made of the address of a port on a node's switch.
 const MADE_UP: [u8; 2] = [0x0a, 0x4e];
 
-/// How addresses of announcers begin; agents tell announced traffic by it.
-const ANNOUNCER: [u8; 3] = [0x0a, 0x6c, 0x6f];
-
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
+    /// How addresses of announcers begin; agents know announced traffic by it.
+    pub const ANNOUNCER: [u8; 3] = [0x0a, 0x6c, 0x6f];
+
     /// The address of the port that has `ip`: locally administered and unique where `ip` is unique within its subnet.
     pub fn of(ip: IpAddr) -> Self {
         let low = match ip {
@@ -31,21 +31,21 @@ impl Mac {
     }
 
     /// Whether it may be one of those, and so belong to another port of the switch, the router's among them.
-    pub(crate) fn may_be_made_up(self) -> bool {
+    pub fn may_be_made_up(self) -> bool {
         self.0.starts_with(&MADE_UP)
     }
 
     /// The address of a pod on a network, next to pods of other nodes: unique among all of them as long as they have numbers of 24 bits in their
     /// nodes' subnets.
-    pub(crate) fn of_numbers(slot: u64, host: u64) -> Self {
+    pub fn of_numbers(slot: u64, host: u64) -> Self {
         let ([.., a, b], [.., c, d, e]) = (slot.to_be_bytes(), host.to_be_bytes());
         Self([0x0e, a, b, c, d, e])
     }
 
     /// Addresses for the announcer of a service whose first external address is `ip`, the first being the one it has unless another has it.
-    pub(crate) fn announcers(ip: IpAddr) -> impl Iterator<Item = Self> {
+    pub fn announcers(ip: IpAddr) -> impl Iterator<Item = Self> {
         let Self([.., a, b, c]) = Self::of(ip);
-        let [x, y, z] = ANNOUNCER;
+        let [x, y, z] = Self::ANNOUNCER;
         let first = u32::from_be_bytes([0, a, b, c]);
         (0..1 << 24).map(move |step| {
             let [_, a, b, c] = ((first + step) % (1 << 24)).to_be_bytes();
