@@ -257,23 +257,6 @@ impl Cluster {
         }
     }
 
-    /// Whether an object is here as it is.
-    pub fn has(&self, object: &Object) -> bool {
-        match object {
-            Object::ClusterNetwork(network) => self.network() == Some(network),
-            Object::Node(name, node) => self.nodes.get(name) == Some(node),
-            Object::Pod(name, pod) => self.pods.get(name) == Some(pod),
-            Object::Service(name, service) => self.services.get(name) == Some(service),
-            Object::EndpointSlice(name, slice) => self.slices.get(name) == Some(slice),
-            Object::ExternalPool(name, pool) => self.pools.get(name) == Some(pool),
-            Object::Namespace(name, namespace) => self.namespaces.get(name) == Some(namespace),
-            Object::NetworkPolicy(name, policy) => self.policies.get(name) == Some(policy),
-            Object::ClusterPolicy(name, policy) => self.cluster_policies.get(name) == Some(policy),
-            Object::SecurityGroup(name, group) => self.security_groups.get(name) == Some(group),
-            Object::CustomNetwork(name, network) => self.custom_networks.get(name) == Some(network),
-        }
-    }
-
     /// Addressing as the user wants it; defaults apply without it.
     pub fn network(&self) -> Option<&ClusterNetwork> {
         self.network.get(&())
@@ -304,7 +287,7 @@ impl Cluster {
     /// All units and decisions there are.
     pub(crate) fn work(&self) -> BTreeSet<Work> {
         fn of<S: Schema>(table: &Table<S>) -> impl Iterator<Item = Work> {
-            table.keys().flat_map(S::work)
+            table.entries().flat_map(|(key, _)| S::work(key))
         }
         let always = [Unit::Network, Unit::Isolation, Unit::SecurityGroups].map(Work::from);
         always

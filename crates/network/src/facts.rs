@@ -4,15 +4,20 @@
 //! differ now; setting an equal value notes nothing. Units and decisions read through a [`View`](crate::cluster::View), which notes the
 //! facts they read. Whoever read a fact that changed is looked at again: nothing is marked by hand.
 
+mod hash;
 mod schema;
+mod store;
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
+pub use hash::HashMap;
+pub(crate) use hash::Mix;
 pub use schema::*;
+pub use store::{Hashed, Ordered, Store};
 
 use crate::plan::Work;
 
@@ -29,6 +34,8 @@ pub trait Schema {
     type Key: Ord + Clone + Hash;
     /// What is known by a key.
     type Value: PartialEq;
+    /// What keeps them.
+    type Store: Store<Self::Key, Self::Value>;
 
     /// Units and decisions that exist because a key does.
     fn work(_key: &Self::Key) -> Vec<Work> {
@@ -37,7 +44,7 @@ pub trait Schema {
 }
 
 /// A map whose changes are noted.
-pub struct Table<S: Schema>(BTreeMap<S::Key, S::Value>);
+pub struct Table<S: Schema>(S::Store);
 
 /// What differs since somebody last looked.
 #[derive(Debug, Default)]
@@ -77,39 +84,6 @@ impl Fact {
     }
 }
 
-/// A hash that is quick for short keys. Nobody gains by making two of them collide.
-#[derive(Default)]
-pub(crate) struct Mix(u64);
-
-/// An odd number with as many ones as zeros.
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-
-impl Hasher for Mix {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u8(&mut self, number: u8) {
-        self.write_u64(u64::from(number));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(29) ^ number).wrapping_mul(FACTOR);
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.write_u64(number as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        (self.0 ^ (self.0 >> 32)).wrapping_mul(FACTOR)
-    }
-}
-
 impl<S: Schema> Table<S> {
     /// Sets what is known by a key, or removes it.
     pub(crate) fn set<Q>(&mut self, key: &Q, value: Option<S::Value>, changes: &mut Changes)
@@ -117,16 +91,36 @@ impl<S: Schema> Table<S> {
         S::Key: Borrow<Q>,
         Q: Ord + Hash + ToOwned<Owned = S::Key> + ?Sized,
     {
-        let before = self.0.get(key);
-        if before == value.as_ref() {
-            return;
+        match (self.0.find_mut(key), value) {
+            (None, None) => {}
+            (Some(known), Some(value)) if *known == value => {}
+            (Some(known), Some(value)) => {
+                *known = value;
+                Self::note(key, None, changes);
+            }
+            (Some(_), None) => {
+                self.0.take(key);
+                Self::note(key, Some(false), changes);
+            }
+            (None, Some(value)) => {
+                self.0.put(key.to_owned(), value);
+                Self::note(key, Some(true), changes);
+            }
         }
-        let appears = (before.is_some() != value.is_some()).then_some(value.is_some());
-        Self::note(key, appears, changes);
-        match value {
-            Some(value) => drop(self.0.insert(key.to_owned(), value)),
-            None => drop(self.0.remove(key)),
-        }
+    }
+
+    /// What is known by a key.
+    pub(crate) fn value<Q>(&self, key: &Q) -> Option<&S::Value>
+    where
+        S::Key: Borrow<Q>,
+        Q: Ord + Hash + ?Sized,
+    {
+        self.0.find(key)
+    }
+
+    /// Everything, in no order that means something.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&S::Key, &S::Value)> {
+        self.0.entries()
     }
 
     fn note<Q>(key: &Q, appears: Option<bool>, changes: &mut Changes)
@@ -147,22 +141,24 @@ impl<S: Schema> Table<S> {
 impl<T: Ord, S: Schema<Value = BTreeSet<T>>> Table<S> {
     /// Adds an element to the set of a key.
     pub(crate) fn include(&mut self, key: &S::Key, element: T, changes: &mut Changes) {
-        let set = self.0.entry(key.clone()).or_default();
-        let first = set.is_empty();
+        let Some(set) = self.0.find_mut(key) else {
+            Self::note(key, Some(true), changes);
+            return self.0.put(key.clone(), BTreeSet::from([element]));
+        };
         if set.insert(element) {
-            Self::note(key, first.then_some(true), changes);
+            Self::note(key, None, changes);
         }
     }
 
     /// Takes an element out of the set of a key.
     pub(crate) fn exclude(&mut self, key: &S::Key, element: &T, changes: &mut Changes) {
-        let Some(set) = self.0.get_mut(key) else { return };
+        let Some(set) = self.0.find_mut(key) else { return };
         if !set.remove(element) {
             return;
         }
         let last = set.is_empty();
         if last {
-            self.0.remove(key);
+            self.0.take(key);
         }
         Self::note(key, last.then_some(false), changes);
     }
@@ -182,7 +178,7 @@ impl<T: Ord, S: Schema<Value = BTreeSet<T>>> Table<S> {
 }
 
 impl<S: Schema> Deref for Table<S> {
-    type Target = BTreeMap<S::Key, S::Value>;
+    type Target = S::Store;
 
     fn deref(&self) -> &Self::Target {
         &self.0
@@ -191,13 +187,13 @@ impl<S: Schema> Deref for Table<S> {
 
 impl<S: Schema> Default for Table<S> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self(S::Store::default())
     }
 }
 
 impl<S: Schema> Clone for Table<S>
 where
-    S::Value: Clone,
+    S::Store: Clone,
 {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -214,8 +210,7 @@ impl<S: Schema> Eq for Table<S> where S::Value: Eq {}
 
 impl<S: Schema> fmt::Debug for Table<S>
 where
-    S::Key: fmt::Debug,
-    S::Value: fmt::Debug,
+    S::Store: fmt::Debug,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

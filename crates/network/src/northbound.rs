@@ -5,12 +5,13 @@
 //! them that may have lost it are remembered, because a row that exists cannot be inserted again.
 
 use netloom_contract::external_id::{KEY, OWNER};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use netloom_ovsdb::{Atom, Column, Datum, Row, Table};
 use uuid::Uuid;
 
+use crate::facts::HashMap;
 use crate::key::Key;
 use crate::problem::ObjectRef;
 use crate::rows::{

@@ -118,11 +118,7 @@ impl Planner {
 
     /// Adds or changes an object; says whether anything the network depends on changed.
     pub fn apply(&mut self, object: Object) -> bool {
-        let news = !self.cluster.has(&object);
-        if news {
-            self.change(|cluster, changes| cluster.change(object, true, changes));
-        }
-        news
+        self.change(|cluster, changes| cluster.change(object, true, changes))
     }
 
     /// Removes an object; only its kind and name matter. A node keeps its subnets while pods on it have ports, and the addressing in
@@ -160,11 +156,13 @@ impl Planner {
         }
     }
 
-    /// Changes the cluster, and marks whoever read what is different now.
-    fn change(&mut self, change: impl FnOnce(&mut Cluster, &mut Changes)) {
+    /// Changes the cluster, and marks whoever read what is different now; says whether anything is.
+    fn change(&mut self, change: impl FnOnce(&mut Cluster, &mut Changes)) -> bool {
         let mut changes = Changes::default();
         change(&mut self.cluster, &mut changes);
+        let differs = !changes.facts.is_empty();
         self.graph.mark(changes);
+        differs
     }
 
     /// Where a part may differ now; none when its unit is gone.

@@ -2,7 +2,7 @@
 
 mod services;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -79,6 +79,12 @@ pub struct PortView {
 
 /// All nodes.
 pub fn nodes(cluster: &Cluster, up: impl Fn(&str) -> bool) -> Vec<NodeView> {
+    let mut ports: BTreeMap<&str, usize> = BTreeMap::new();
+    for (name, pod) in cluster.pods.iter() {
+        if let Some(assignment) = cluster.records.assignment(name, &pod.uid) {
+            *ports.entry(&assignment.node).or_default() += 1;
+        }
+    }
     let view = |(name, node): (&String, &crate::Node)| {
         let report = node
             .annotations
@@ -98,15 +104,7 @@ pub fn nodes(cluster: &Cluster, up: impl Fn(&str) -> bool) -> Vec<NodeView> {
             gateway: report
                 .map(|report| report.addresses.iter().map(IpNet::addr).collect())
                 .unwrap_or_default(),
-            ports: cluster
-                .pods_on(name)
-                .filter(|pod| {
-                    cluster
-                        .pods
-                        .get(pod)
-                        .is_some_and(|p| cluster.records.assignment(pod, &p.uid).is_some())
-                })
-                .count(),
+            ports: ports.get(name.as_str()).copied().unwrap_or_default(),
             state,
         }
     };
@@ -153,7 +151,7 @@ pub fn networks(cluster: &Cluster) -> Vec<NetworkView> {
 
 /// All ports of pods, those still without an address included.
 pub fn ports(cluster: &Cluster, up: impl Fn(&str) -> bool) -> Vec<PortView> {
-    let wanting = cluster.pods.iter().filter(|(_, pod)| pod.wants_port());
+    let wanting: BTreeMap<_, _> = cluster.pods.iter().filter(|(_, pod)| pod.wants_port()).collect();
     let view = |(name, pod): (&crate::PodName, &crate::Pod)| {
         let assignment = cluster.records.assignment(name, &pod.uid);
         let state = match assignment {
@@ -176,5 +174,5 @@ pub fn ports(cluster: &Cluster, up: impl Fn(&str) -> bool) -> Vec<PortView> {
             state,
         }
     };
-    wanting.map(view).collect()
+    wanting.into_iter().map(view).collect()
 }

@@ -1,10 +1,10 @@
-//! Pods by their node, and what they call their ports.
+//! What pods call their ports, and which of them are machines.
 //!
 //! Each entry follows from the objects alone; the order they came in leaves no trace.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::cluster::{Cluster, Counts, NodeName, Pod, PodName, View};
+use crate::cluster::{Cluster, Counts, Pod, PodName, View};
 use crate::facts::{self, Changes, Table};
 use crate::policy::{Namespaces, Selection};
 use crate::service::Protocol;
@@ -14,7 +14,6 @@ pub type OfferedPort = (String, Protocol);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
-    placed: BTreeMap<NodeName, BTreeSet<PodName>>,
     machines: BTreeSet<PodName>,
     numbers: Table<facts::Numbers>,
     /// How many pods of a namespace, or of any, give a number to a name.
@@ -66,11 +65,6 @@ impl Cluster {
         let app = |pod: Option<&Pod>| pod.and_then(|pod| pod.app(name));
         let (app_before, app_after) = (app(old), app(new));
         self.of_apps.label(app_before.as_ref(), app_after.as_ref(), changes);
-        let node = |pod: Option<&Pod>| pod.and_then(|pod| pod.node.clone());
-        let (left, entered) = (node(old), node(new));
-        if left != entered {
-            self.place(name, left, entered);
-        }
         if name.machine().is_some() {
             if new.is_some() {
                 self.of_pods.machines.insert(name.clone());
@@ -81,38 +75,9 @@ impl Cluster {
         self.pods.set(name, pod, changes);
     }
 
-    fn place(&mut self, name: &PodName, left: Option<NodeName>, entered: Option<NodeName>) {
-        let placed = &mut self.of_pods.placed;
-        if let Some(node) = left
-            && let Some(pods) = placed.get_mut(&node)
-        {
-            pods.remove(name);
-            if pods.is_empty() {
-                placed.remove(&node);
-            }
-        }
-        if let Some(node) = entered {
-            placed.entry(node).or_default().insert(name.clone());
-        }
-    }
-
-    /// Pods bound to a node.
-    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &PodName> {
-        self.of_pods.placed.get(node).into_iter().flatten()
-    }
-
     /// Those of the pods that are `Port`s of machines.
     pub fn machines(&self) -> impl Iterator<Item = &PodName> {
         self.of_pods.machines.iter()
-    }
-
-    /// Pods of a namespace.
-    pub fn pods_of<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a PodName, &'a Pod)> {
-        let first = PodName {
-            namespace: namespace.to_owned(),
-            name: String::new(),
-        };
-        self.pods.range(first..).take_while(move |(name, _)| name.namespace == namespace)
     }
 }
 

@@ -180,10 +180,10 @@ impl<'a> View<'a> {
         label: Option<(&str, &str)>,
     ) -> Option<&'a S::Value> {
         self.note(|| Fact::value::<S, _>(&(namespace, label)));
-        if table.is_empty() {
+        if table.entries().next().is_none() {
             return None;
         }
-        table.get(&(namespace.to_owned(), label.map(|(key, value)| (key.to_owned(), value.to_owned()))))
+        table.value(&(namespace.to_owned(), label.map(|(key, value)| (key.to_owned(), value.to_owned()))))
     }
 
     /// The selections a pod is in, and what they are used for.

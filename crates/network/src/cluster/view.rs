@@ -48,7 +48,7 @@ impl<'a> View<'a> {
         Q: Ord + Hash + ?Sized,
     {
         self.note(|| Fact::value::<S, Q>(key));
-        table.get(key)
+        table.value(key)
     }
 
     /// Whether a key is there.
@@ -58,19 +58,19 @@ impl<'a> View<'a> {
         Q: Ord + Hash + ?Sized,
     {
         self.note(|| Fact::presence::<S, Q>(key));
-        table.contains_key(key)
+        table.value(key).is_some()
     }
 
     /// All keys.
     pub(super) fn keys<S: Schema>(&self, table: &'a Table<S>) -> impl Iterator<Item = &'a S::Key> + use<'a, S> {
         self.note(Fact::keys::<S>);
-        table.keys()
+        table.entries().map(|(key, _)| key)
     }
 
     /// All keys and what is known by them.
     pub(super) fn all<S: Schema>(&self, table: &'a Table<S>) -> impl Iterator<Item = (&'a S::Key, &'a S::Value)> + use<'a, S> {
         self.note(Fact::all::<S>);
-        table.iter()
+        table.entries()
     }
 
     /// Notes that a fact was read.

@@ -10,7 +10,7 @@ use crate::cluster::{Anchor, Claim, ClusterNetwork, Feature, Host, Node, NodeNam
 use crate::custom_network::{self, CustomNetwork};
 use crate::decide::Decision;
 use crate::external::Pool;
-use crate::facts::Schema;
+use crate::facts::{Hashed, Ordered, Schema};
 use crate::ipam::{Assignment, External, Holder, Mac, NetworkRecord, PortName, Segment, Space};
 use crate::isolation::Isolation;
 use crate::plan::Work;
@@ -27,7 +27,7 @@ macro_rules! work {
 }
 
 macro_rules! tables {
-    ($( $(#[$doc:meta])* $name:ident: $key:ty => $value:ty $(, $bound:ident -> $work:expr)? ; )+) => {
+    ($( $(#[$doc:meta])* $name:ident: $store:ident<$key:ty, $value:ty> $(, $bound:ident -> $work:expr)? ; )+) => {
         #[allow(clippy::enum_variant_names)]
         enum Number { $($name),+ }
         $(
@@ -38,6 +38,7 @@ macro_rules! tables {
                 const NUMBER: u8 = Number::$name as u8;
                 type Key = $key;
                 type Value = $value;
+                type Store = $store<$key, $value>;
 
                 $( fn work($bound: &Self::Key) -> Vec<Work> {
                     $work
@@ -51,99 +52,99 @@ tables! {
     // What Kubernetes says.
 
     /// The `ClusterNetwork` named `default`.
-    ClusterNetworks: () => ClusterNetwork;
+    ClusterNetworks: Ordered<(), ClusterNetwork>;
     /// Nodes.
-    Nodes: NodeName => Node, name -> work![Decision::Node(name.clone()), Unit::Node(name.clone()), Unit::Gateway(name.clone())];
+    Nodes: Ordered<NodeName, Node>, name -> work![Decision::Node(name.clone()), Unit::Node(name.clone()), Unit::Gateway(name.clone())];
     /// Pods, and machines, which are pods to the network.
-    Pods: PodName => Pod, name -> { let port = name.first_port(); work![Decision::Port(port.clone()), Unit::Port(port)] };
+    Pods: Hashed<PodName, Pod>, name -> { let port = name.first_port(); work![Decision::Port(port.clone()), Unit::Port(port)] };
     /// Services.
-    Services: ServiceName => Service, name -> work![Decision::External(name.clone()), Unit::Service(name.clone())];
+    Services: Ordered<ServiceName, Service>, name -> work![Decision::External(name.clone()), Unit::Service(name.clone())];
     /// Endpoint slices.
-    Slices: SliceName => EndpointSlice;
+    Slices: Ordered<SliceName, EndpointSlice>;
     /// Pools of external addresses.
-    Pools: String => ExternalPool, name -> work![Unit::Pool(name.clone())];
+    Pools: Ordered<String, ExternalPool>, name -> work![Unit::Pool(name.clone())];
     /// Namespaces.
-    Namespaces: String => Namespace;
+    Namespaces: Ordered<String, Namespace>;
     /// Network policies.
-    NetworkPolicies: PolicyName => NetworkPolicy, name -> work![Unit::Policy(name.clone())];
+    NetworkPolicies: Ordered<PolicyName, NetworkPolicy>, name -> work![Unit::Policy(name.clone())];
     /// Cluster-wide policies.
-    ClusterPolicies: ClusterPolicyName => ClusterPolicy, name -> work![Unit::ClusterPolicy(name.clone())];
+    ClusterPolicies: Ordered<ClusterPolicyName, ClusterPolicy>, name -> work![Unit::ClusterPolicy(name.clone())];
     /// Security groups.
-    SecurityGroups: SecurityGroupName => SecurityGroup, name -> work![Unit::SecurityGroup(name.clone())];
+    SecurityGroups: Ordered<SecurityGroupName, SecurityGroup>, name -> work![Unit::SecurityGroup(name.clone())];
     /// Networks that users define.
-    CustomNetworks: String => CustomNetwork, name -> work![Decision::Network(name.clone()), Unit::CustomNetwork(name.clone())];
+    CustomNetworks: Ordered<String, CustomNetwork>, name -> work![Decision::Network(name.clone()), Unit::CustomNetwork(name.clone())];
 
     // What follows from it.
 
     /// What services see of a node.
-    Hosts: NodeName => Host;
+    Hosts: Ordered<NodeName, Host>;
     /// Nodes by their own addresses.
-    NodeAddresses: IpAddr => BTreeSet<NodeName>;
+    NodeAddresses: Ordered<IpAddr, BTreeSet<NodeName>>;
     /// Sets of nodes a node is in.
-    NodeSets: NodeName => BTreeSet<Selector>;
+    NodeSets: Ordered<NodeName, BTreeSet<Selector>>;
     /// Slices by service.
-    SlicesOf: ServiceName => BTreeSet<SliceName>;
+    SlicesOf: Ordered<ServiceName, BTreeSet<SliceName>>;
     /// Services that ask for an external address by spec or status, the oldest first.
-    Claims: IpAddr => BTreeSet<Claim>;
+    Claims: Ordered<IpAddr, BTreeSet<Claim>>;
     /// Pools as read; the error says why one cannot be used.
-    ReadPools: String => Result<Pool, String>;
+    ReadPools: Ordered<String, Result<Pool, String>>;
     /// Network policies as read.
-    ReadPolicies: PolicyName => Arc<Policy>;
+    ReadPolicies: Ordered<PolicyName, Arc<Policy>>;
     /// Cluster-wide policies as read.
-    RankedPolicies: ClusterPolicyName => Arc<RankedPolicy>;
+    RankedPolicies: Ordered<ClusterPolicyName, Arc<RankedPolicy>>;
     /// Selectors of nodes, and the policies that use them.
-    NodeSelectors: Selector => BTreeSet<ClusterPolicyName>, labels -> work![Unit::Nodes(labels.clone())];
+    NodeSelectors: Ordered<Selector, BTreeSet<ClusterPolicyName>>, labels -> work![Unit::Nodes(labels.clone())];
     /// Selections of pods by what they are used for, and the policies that use them so.
-    Users: (Selection, Role) => BTreeSet<User>, it -> work![Unit::Selection(Box::new(it.clone()))];
+    Users: Ordered<(Selection, Role), BTreeSet<User>>, it -> work![Unit::Selection(Box::new(it.clone()))];
     /// What a selection is used for.
-    Roles: Selection => BTreeSet<Role>;
+    Roles: Ordered<Selection, BTreeSet<Role>>;
     /// Selections that pods of a namespace with a label, or any, can be in.
-    Anchored: Anchor => BTreeSet<Selection>;
+    Anchored: Ordered<Anchor, BTreeSet<Selection>>;
     /// Numbers that pods of a namespace, or of any, give to a port's name.
-    Numbers: (OfferedPort, Option<String>) => BTreeSet<u16>;
+    Numbers: Ordered<(OfferedPort, Option<String>), BTreeSet<u16>>;
     /// Labels of namespaces.
-    NamespaceLabels: String => BTreeMap<String, String>;
+    NamespaceLabels: Ordered<String, BTreeMap<String, String>>;
     /// UIDs of namespaces.
-    NamespaceUids: String => String;
+    NamespaceUids: Ordered<String, String>;
     /// What namespaces ask to be logged.
-    NamespaceLogs: String => String, name -> work![Unit::PolicyLog(name.clone())];
+    NamespaceLogs: Ordered<String, String>, name -> work![Unit::PolicyLog(name.clone())];
     /// Networks that namespaces name for their pods.
-    NamespaceNetworks: String => String;
+    NamespaceNetworks: Ordered<String, String>;
     /// Namespaces that are isolated.
-    Isolated: String => Isolation, name -> work![Unit::VirtualNetwork(name.clone())];
+    Isolated: Ordered<String, Isolation>, name -> work![Unit::VirtualNetwork(name.clone())];
     /// Apps that pods or services are labelled with.
-    Apps: App => (), app -> work![Unit::App(app.clone())];
+    Apps: Ordered<App, ()>, app -> work![Unit::App(app.clone())];
     /// Services whose labels speak for the pods they select, by a label that all of those have; and all of a namespace.
-    AppServices: Anchor => Speakers;
+    AppServices: Ordered<Anchor, Speakers>;
     /// Security groups as read.
-    ReadGroups: SecurityGroupName => Arc<Group>;
+    ReadGroups: Ordered<SecurityGroupName, Arc<Group>>;
     /// Networks as read; the error says what to change.
-    ReadNetworks: String => Result<Arc<custom_network::Read>, String>;
+    ReadNetworks: Ordered<String, Result<Arc<custom_network::Read>, String>>;
     /// Features that are in use.
-    Features: Feature => ();
+    Features: Ordered<Feature, ()>;
 
     // What was decided.
 
     /// The addressing in force.
-    InForce: () => Settings;
+    InForce: Ordered<(), Settings>;
     /// Numbers of nodes, from which their subnets follow.
-    Slots: NodeName => u64, name -> work![Decision::Node(name.clone()), Unit::Node(name.clone()), Unit::Gateway(name.clone())];
+    Slots: Ordered<NodeName, u64>, name -> work![Decision::Node(name.clone()), Unit::Node(name.clone()), Unit::Gateway(name.clone())];
     /// Nodes by their number.
-    SlotHolders: u64 => NodeName;
+    SlotHolders: Ordered<u64, NodeName>;
     /// Addresses of ports.
-    Assignments: PortName => Assignment, name -> work![Decision::Port(name.clone())];
+    Assignments: Hashed<PortName, Assignment>, name -> work![Decision::Port(name.clone())];
     /// Networks as the pods on them have them.
-    NetworkRecords: String => NetworkRecord, name -> work![Decision::Network(name.clone()), Unit::CustomNetwork(name.clone())];
+    NetworkRecords: Ordered<String, NetworkRecord>, name -> work![Decision::Network(name.clone()), Unit::CustomNetwork(name.clone())];
     /// Networks by the number their router has on the join switch.
-    NetworkSlots: u64 => String;
+    NetworkSlots: Ordered<u64, String>;
     /// External addresses of services.
-    Externals: ServiceName => External, name -> work![Decision::External(name.clone())];
+    Externals: Ordered<ServiceName, External>, name -> work![Decision::External(name.clone())];
     /// Who has an address.
-    Holders: (Space, IpAddr) => Holder;
+    Holders: Hashed<(Space, IpAddr), Holder>;
     /// Who has an Ethernet address.
-    Macs: (Segment, Mac) => Holder;
+    Macs: Hashed<(Segment, Mac), Holder>;
     /// How many ports a segment has.
-    Populations: Segment => usize;
+    Populations: Ordered<Segment, usize>;
     /// Why a decision did not give all that was wanted.
-    Refusals: Decision => Vec<Problem>, decision -> work![decision.clone()];
+    Refusals: Hashed<Decision, Vec<Problem>>, decision -> work![decision.clone()];
 }

@@ -1,6 +1,5 @@
 //! Choices made so far, by everything they are looked up by.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use serde_json::Value;
 use crate::cluster::{NodeName, PodName};
 use crate::custom_network::Read;
 use crate::decide::{Choice, Decision};
-use crate::facts::{self, Changes, Schema, Table};
+use crate::facts::{self, Changes, HashMap, Schema, Table};
 use crate::ipam::{Holder, Mac, PortName, Segment, Space};
 use crate::problem::Problem;
 use crate::service::ServiceName;
@@ -369,12 +368,12 @@ fn hand_over<S: Schema>(
 {
     let after: Vec<S::Key> = after.into_iter().collect();
     for key in before.into_iter().filter(|key| !after.contains(key)) {
-        if table.get(&key) == Some(holder) {
+        if table.value(&key) == Some(holder) {
             table.set(&key, None, changes);
         }
     }
     for key in after {
-        if !table.contains_key(&key) {
+        if table.value(&key).is_none() {
             table.set(&key, Some(holder.clone()), changes);
         }
     }
@@ -390,10 +389,12 @@ fn replace<S: Schema>(
 ) where
     S::Value: Clone,
 {
-    let gone = table(records).iter().filter(|(key, value)| table(other).get(key) != Some(value));
+    let gone = table(records)
+        .entries()
+        .filter(|(key, value)| table(other).value(*key) != Some(*value));
     let gone: Vec<S::Key> = gone.map(|(key, _)| key.clone()).collect();
     gone.iter().for_each(|key| set(records, key, None, changes));
-    for (key, value) in table(other).iter() {
+    for (key, value) in table(other).entries() {
         set(records, key, Some(value.clone()), changes);
     }
 }

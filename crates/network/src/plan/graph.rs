@@ -1,12 +1,11 @@
 //! Who read what: units and decisions, each with the facts it read when it was last run. A fact that changed marks its readers. Work exists
 //! as long as a table has a key that gives rise to it; what was never run and exists no longer leaves nothing behind.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::BuildHasherDefault;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::decide::Decision;
-use crate::facts::{Changes, Fact, Mix};
+use crate::facts::{Changes, Fact, HashMap};
 use crate::unit::Unit;
 
 /// Something that reads the cluster and comes to a result.
@@ -48,17 +47,17 @@ struct Node {
 enum Readers {
     One(Id),
     Two(Id, Id),
-    Many(BTreeSet<Id>),
+    Many(Box<BTreeSet<Id>>),
 }
 
-type ReadersOf = HashMap<Fact, Readers, BuildHasherDefault<Mix>>;
+type ReadersOf = HashMap<Fact, Readers>;
 
 /// All work.
 #[derive(Default)]
 pub(super) struct Graph {
     nodes: Vec<Option<Node>>,
     free: Vec<Id>,
-    ids: HashMap<Arc<Work>, Id, BuildHasherDefault<Mix>>,
+    ids: HashMap<Arc<Work>, Id>,
     readers: ReadersOf,
     units: BTreeSet<Id>,
     decisions: BTreeSet<Id>,
@@ -89,11 +88,19 @@ impl Graph {
             }
         }
         for fact in changes.facts {
-            match self.readers.get(&fact) {
+            let Self {
+                nodes,
+                readers,
+                units,
+                decisions,
+                ..
+            } = self;
+            let mut mark = |id: &Id| mark(nodes, units, decisions, *id);
+            match readers.get(&fact) {
                 None => {}
-                Some(Readers::One(id)) => self.mark_work(*id),
-                Some(Readers::Two(one, other)) => [*one, *other].into_iter().for_each(|id| self.mark_work(id)),
-                Some(Readers::Many(ids)) => ids.clone().into_iter().for_each(|id| self.mark_work(id)),
+                Some(Readers::One(id)) => mark(id),
+                Some(Readers::Two(one, other)) => [one, other].into_iter().for_each(mark),
+                Some(Readers::Many(ids)) => ids.iter().for_each(mark),
             }
         }
     }
@@ -172,11 +179,7 @@ impl Graph {
     }
 
     fn mark_work(&mut self, id: Id) {
-        match self.nodes.get(id as usize).and_then(Option::as_ref).map(|node| &*node.work) {
-            Some(Work::Decide(_)) => drop(self.decisions.insert(id)),
-            Some(Work::Compile(_)) => drop(self.units.insert(id)),
-            None => {}
-        }
+        mark(&self.nodes, &mut self.units, &mut self.decisions, id);
     }
 
     /// A key gives rise to work, which is looked at, whether or not there was another such key: it may never have read this one.
@@ -229,11 +232,19 @@ impl Graph {
     }
 }
 
+fn mark(nodes: &[Option<Node>], units: &mut BTreeSet<Id>, decisions: &mut BTreeSet<Id>, id: Id) {
+    match nodes.get(id as usize).and_then(Option::as_ref).map(|node| &*node.work) {
+        Some(Work::Decide(_)) => drop(decisions.insert(id)),
+        Some(Work::Compile(_)) => drop(units.insert(id)),
+        None => {}
+    }
+}
+
 fn read(readers: &mut ReadersOf, fact: Fact, id: Id) {
     let readers = readers.entry(fact).or_insert(Readers::One(id));
     match readers {
         Readers::One(known) if *known != id => *readers = Readers::Two(*known, id),
-        Readers::Two(one, other) if *one != id && *other != id => *readers = Readers::Many([*one, *other, id].into()),
+        Readers::Two(one, other) if *one != id && *other != id => *readers = Readers::Many(Box::new(BTreeSet::from([*one, *other, id]))),
         Readers::Many(ids) => drop(ids.insert(id)),
         _ => {}
     }

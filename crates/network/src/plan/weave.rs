@@ -1,10 +1,11 @@
 //! Fragments in and out of the desired state: what a unit put in is remembered, so that only what changed is touched. A member that several
 //! units put in stays until the last of them takes it out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
+use crate::facts::HashMap;
 use crate::northbound::{Member, Northbound, RowId};
 use crate::plan::Scope;
 use crate::plan::graph::Id;
