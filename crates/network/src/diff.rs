@@ -62,12 +62,12 @@ fn insert(id: &RowId, wanted: &Row, desired: &Northbound, there: impl Fn(&RowId)
 fn update(id: &RowId, current: &Row, wanted: &Row) -> Option<Operation> {
     let changed = wanted
         .iter()
-        .filter(|(column, datum)| current.get(*column) != Some(*datum))
-        .map(|(c, d)| (c.clone(), d.clone()));
+        .filter(|(column, datum)| current.get(column) != Some(*datum))
+        .map(|(column, datum)| (column, datum.clone()));
     let dropped = current
         .keys()
-        .filter(|column| !wanted.contains_key(*column))
-        .map(|c| (c.clone(), default_of(id.table, c)));
+        .filter(|column| !wanted.contains_key(column))
+        .map(|column| (column, default_of(id.table, column)));
     let row: Row = changed.chain(dropped).collect();
     (!row.is_empty()).then(|| Operation::update(id.table, id.uuid, row))
 }

@@ -237,7 +237,7 @@ impl Northbound {
             let own = row
                 .iter()
                 .filter(|(column, _)| !is_apart(table, column))
-                .map(|(column, datum)| (column.clone(), datum.clone()));
+                .map(|(column, datum)| (column, datum.clone()));
             let rows = if is_ours(&id, row) { &mut self.rows } else { &mut self.unmarked };
             rows.insert(id, Arc::new(own.collect()));
         }

@@ -15,7 +15,7 @@ pub fn northbound(northbound: &Northbound) -> String {
     let keys: HashMap<Uuid, String> = northbound.rows().map(|(id, row)| (id.uuid, key(id, row))).collect();
     let mut tables: BTreeMap<&str, BTreeMap<String, BTreeMap<&str, String>>> = BTreeMap::new();
     for (id, row) in northbound.rows() {
-        let columns = row.iter().map(|(column, datum)| (&**column, show_datum(datum, &keys)));
+        let columns = row.iter().map(|(column, datum)| (column, show_datum(datum, &keys)));
         tables.entry(id.table).or_default().insert(key(id, row), columns.collect());
     }
     for (id, column, values) in northbound.collections() {

@@ -4,7 +4,6 @@
 //! them, and they are read far more often than changed. The order and the absence of duplicates are kept by construction.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 
@@ -15,9 +14,6 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::atom::{Atom, InvalidValue};
-
-/// The columns of a row. A column that is absent holds its default.
-pub type Row = BTreeMap<String, Datum>;
 
 /// The contents of a column. A scalar is a set of one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

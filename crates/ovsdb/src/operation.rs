@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::condition::{Condition, Mutation};
-use crate::datum::Row;
+use crate::row::Row;
 
 /// One step of a transaction.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::atom::InvalidValue;
-use crate::datum::{Datum, Row};
+use crate::datum::Datum;
+use crate::row::Row;
 use crate::schema::{NormalizeError, Schema, TableSchema};
 
 /// Changes in the order in which they were applied.
@@ -166,7 +167,7 @@ fn modified(table: &TableSchema, old: &Row, difference: &Value) -> Result<Row, N
     let columns = difference.as_object().ok_or_else(|| InvalidValue::new("not a row", difference))?;
     // What does not change is copied, what does is made from the old: large sets are not copied twice.
     let kept = old.iter().filter(|(column, _)| !columns.contains_key(*column));
-    let mut row: Row = kept.map(|(column, datum)| (column.clone(), datum.clone())).collect();
+    let mut row: Row = kept.map(|(column, datum)| (column, datum.clone())).collect();
     for (column, value) in columns {
         let kind = table.kind(column)?;
         let value = kind.normalize(Datum::from_json(value)?);
@@ -175,7 +176,7 @@ fn modified(table: &TableSchema, old: &Row, difference: &Value) -> Result<Row, N
             _ => value,
         };
         if !kind.is_default(&new) {
-            row.insert(column.clone(), new);
+            row.insert(column, new);
         }
     }
     Ok(row)

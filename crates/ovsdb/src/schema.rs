@@ -10,7 +10,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::atom::{Atom, InvalidValue, Real};
-use crate::datum::{Datum, Row};
+use crate::datum::Datum;
+use crate::row::Row;
 
 /// A database schema.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -207,7 +208,7 @@ impl TableSchema {
             let kind = self.kind(column)?;
             let datum = kind.normalize(Datum::from_json(value)?);
             if !kind.is_default(&datum) {
-                row.insert(column.clone(), datum);
+                row.insert(column, datum);
             }
         }
         Ok(row)

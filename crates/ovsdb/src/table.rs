@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use crate::atom::{Atom, Real};
-use crate::datum::{Datum, Row};
+use crate::datum::Datum;
+use crate::row::Row;
 use crate::schema::Kind;
 
 /// A typed row of a table.
@@ -131,9 +132,9 @@ impl<K: Scalar, V: Scalar> Field for BTreeMap<K, V> {
 }
 
 /// Writes a field into a row, unless it holds the default.
-pub fn put<F: Field>(row: &mut Row, column: &str, field: &F) {
+pub fn put<F: Field>(row: &mut Row, column: &'static str, field: &F) {
     if let Some(datum) = field.to_datum() {
-        row.insert(column.to_owned(), datum);
+        row.insert_known(column, datum);
     }
 }
 

@@ -10,8 +10,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::atom::{Atom, InvalidValue};
-use crate::datum::Row;
 use crate::operation::Operation;
+use crate::row::Row;
 use crate::schema::{NormalizeError, Schema};
 
 /// Operations that happen together or not at all.

@@ -49,11 +49,11 @@ impl Database {
             }
             Operation::Update { table, where_, row } => {
                 let current = self.row(table, where_)?;
-                for (column, datum) in row {
+                for (column, datum) in row.iter() {
                     if datum.is_empty() || datum.as_str() == Some("") || datum.as_bool() == Some(false) {
                         current.remove(column);
                     } else {
-                        current.insert(column.clone(), datum.clone());
+                        current.insert(column, datum.clone());
                     }
                 }
             }

@@ -217,7 +217,7 @@ pub async fn connect(options: Options) -> (Client, Events) {
 
 /// A row of the given columns.
 pub fn row<const N: usize>(columns: [(&str, Datum); N]) -> Row {
-    columns.into_iter().map(|(column, datum)| (column.to_owned(), datum)).collect()
+    Row::from(columns)
 }
 
 /// The same identity for the same key, always.

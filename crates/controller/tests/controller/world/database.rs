@@ -29,7 +29,7 @@ pub fn port_name(pod: &str) -> String {
 
 /// A row of the given columns.
 pub fn row<const N: usize>(columns: [(&str, Datum); N]) -> Row {
-    columns.into_iter().map(|(column, datum)| (column.to_owned(), datum)).collect()
+    Row::from(columns)
 }
 
 /// A standalone Northbound server and its contents as events tell them.
