@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::ValueEnum;
 use netloom_agent::databases::Southbound;
 use netloom_agent::install::Files;
 use netloom_agent::policy_log;
@@ -14,7 +13,7 @@ use netloom_discovery::Service;
 use netloom_ovsdb::Remotes;
 use netloom_ovsdb::client::Tls;
 
-use super::process::{self, TlsFlags};
+use super::process::{self, DatapathFlag, TlsFlags};
 
 /// Flags of `netloom agent`.
 #[derive(clap::Args)]
@@ -57,7 +56,7 @@ pub struct Agent {
     uplink: Choice,
     /// Datapath; auto is the kernel if it has the openvswitch module, else userspace
     #[arg(long, value_enum, default_value = "auto")]
-    datapath: Datapath,
+    datapath: DatapathFlag,
     /// Install the CNI plugin into this directory
     #[arg(long, requires = "cni_conf_directory", value_name = "DIRECTORY")]
     cni_bin_directory: Option<PathBuf>,
@@ -75,23 +74,6 @@ pub struct Agent {
     state_directory: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsFlags,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Datapath {
-    Auto,
-    Kernel,
-    Userspace,
-}
-
-impl From<Datapath> for netloom_agent::set_up::Datapath {
-    fn from(flag: Datapath) -> Self {
-        match flag {
-            Datapath::Auto => Self::Auto,
-            Datapath::Kernel => Self::Kernel,
-            Datapath::Userspace => Self::Userspace,
-        }
-    }
 }
 
 /// Runs the agent until it is asked to stop.

@@ -1,10 +1,11 @@
-//! What the long-running subcommands share: logging, certificates, and a token that is cancelled by SIGTERM or Ctrl-C.
+//! What the long-running subcommands share: logging, certificates, the datapath, and a token that is cancelled by SIGTERM or Ctrl-C.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum;
 use netloom_ovsdb::client::Tls;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -61,6 +62,34 @@ impl From<TlsFlags> for Option<Tls> {
             _ => flags
                 .tls
                 .map(|directory| netloom_controller::certificates::in_directory(&directory)),
+        }
+    }
+}
+
+/// Where packets are switched.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum DatapathFlag {
+    Auto,
+    Kernel,
+    Userspace,
+}
+
+impl From<DatapathFlag> for netloom_agent::set_up::Datapath {
+    fn from(flag: DatapathFlag) -> Self {
+        match flag {
+            DatapathFlag::Auto => Self::Auto,
+            DatapathFlag::Kernel => Self::Kernel,
+            DatapathFlag::Userspace => Self::Userspace,
+        }
+    }
+}
+
+impl From<DatapathFlag> for netloom_ovn::switch::Datapath {
+    fn from(flag: DatapathFlag) -> Self {
+        match flag {
+            DatapathFlag::Auto => Self::Auto,
+            DatapathFlag::Kernel => Self::Kernel,
+            DatapathFlag::Userspace => Self::Userspace,
         }
     }
 }

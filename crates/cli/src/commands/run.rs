@@ -1,20 +1,13 @@
-//! `netloom run`: the programs of OVN and Open vSwitch as containers want them: prepared, in the foreground, logging to standard error.
-//!
-//! Those that need nothing but arguments replace this process; those that have to follow the cluster are its children.
+//! `netloom run`: flags to [`netloom_ovn`], which starts the programs of OVN and Open vSwitch as containers want them: prepared, in the
+//! foreground, logging to standard error.
 
-mod child;
-mod database;
-mod northd;
-mod queues;
-mod switch;
+mod node;
+mod ovn;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
-use netloom_discovery::{Members, Service};
-use tokio::sync::watch::Receiver;
 
 use super::process;
 
@@ -28,53 +21,31 @@ pub struct Run {
 #[derive(Subcommand)]
 enum Part {
     /// Run a member of the Northbound or Southbound database
-    Database(database::Flags),
+    Database(ovn::DatabaseFlags),
     /// Run northd, which translates the Northbound into the Southbound database
-    Northd(northd::Flags),
+    Northd(ovn::NorthdFlags),
     /// Run the database of this node's Open vSwitch
-    SwitchDatabase(switch::DatabaseFlags),
+    SwitchDatabase(node::SwitchDatabaseFlags),
     /// Run this node's vswitchd
-    Switch(switch::SwitchFlags),
+    Switch(node::SwitchFlags),
     /// Run ovn-controller, which programs this node's Open vSwitch from the Southbound database
-    OvnController(switch::OvnControllerFlags),
+    OvnController(node::OvnControllerFlags),
 }
 
 /// Runs a part until it ends or is asked to stop.
 pub fn run(flags: Run) -> Result<ExitCode> {
     process::log();
-    match flags.part {
-        Part::SwitchDatabase(flags) => switch::database(&flags),
-        Part::Switch(flags) => switch::switch(&flags),
-        Part::OvnController(flags) => switch::ovn_controller(flags),
-        Part::Database(flags) => block_on(database::run(flags)),
-        Part::Northd(flags) => block_on(northd::run(flags)),
-    }
-}
-
-fn block_on<T>(part: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("start the runtime")?;
-    runtime.block_on(part)
-}
-
-/// Where the members of the databases are found.
-#[derive(clap::Args)]
-struct Cluster {
-    /// Service whose endpoints serve the databases, as NAMESPACE/NAME
-    #[arg(long, visible_alias = "service", env = "NETLOOM_DATABASES")]
-    databases: Service,
-    /// Kubeconfig file; the pod's own service account by default
-    #[arg(long, env = "KUBECONFIG")]
-    kubeconfig: Option<PathBuf>,
-}
-
-impl Cluster {
-    /// A client, and the members as it tells them.
-    async fn watch(&self) -> Result<(kube::Client, Receiver<Members>)> {
-        let client = netloom_controller::kubernetes(self.kubeconfig.as_deref()).await?;
-        let members = netloom_discovery::watch(client.clone(), self.databases.clone());
-        Ok((client, members))
-    }
+    runtime.block_on(async {
+        match flags.part {
+            Part::Database(flags) => flags.run().await,
+            Part::Northd(flags) => flags.run().await,
+            Part::SwitchDatabase(flags) => flags.run().await,
+            Part::Switch(flags) => flags.run().await,
+            Part::OvnController(flags) => flags.run().await,
+        }
+    })
 }

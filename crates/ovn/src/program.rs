@@ -1,10 +1,11 @@
-//! A program in the foreground: ends when this process is asked to, and this process ends with what it ended with.
+//! A program in place of this process, or as its child: then it ends when this process is asked to, and this process ends with the same code.
 
 use std::ffi::OsStr;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{ExitCode, ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use netloom_ovsdb::client::Tls;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::process::Command;
@@ -12,6 +13,15 @@ use tracing::info;
 
 /// Arguments that make a daemon of OVS or OVN log to standard error and nowhere else.
 pub const CONSOLE: [&str; 3] = ["-vconsole:info", "-vsyslog:off", "-vfile:off"];
+
+/// The arguments that name the certificates to a program of OVS or OVN. It reads changed files again by itself.
+pub fn certificates(tls: &Tls) -> [String; 3] {
+    [
+        format!("--private-key={}", tls.key.display()),
+        format!("--certificate={}", tls.cert.display()),
+        format!("--ca-cert={}", tls.ca.display()),
+    ]
+}
 
 /// Replaces this process.
 pub fn replace<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Result<ExitCode> {
@@ -53,7 +63,7 @@ impl Child {
     }
 }
 
-/// What to exit with after a program's end that nobody asked for.
+/// What to exit with after a program has ended by itself.
 pub fn code(program: &str, status: ExitStatus) -> ExitCode {
     info!(program, %status, "ended");
     match (status.code(), status.signal()) {

@@ -3,28 +3,28 @@
 //!
 //! Called next to the server and told by the server's own `_Server` database. A failure is logged and tried again at the next event.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use netloom_discovery::Members;
 use netloom_ovsdb::Remote;
 use netloom_ovsdb::client::{Client, Event};
-use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info, warn};
 
-use super::super::child::output;
-use super::super::switch::is_older;
 use super::peers::{Said, options, record, record_removed};
-use super::{Member, text};
+use super::{Member, Others};
+use crate::Discovery;
+use crate::file::{is_older, schema_version, text};
+use crate::program::output;
 
 /// How long a member may be without a majority before somebody should look.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs as long as the server.
-pub async fn run(member: &Member, client: kube::Client, mut members: Receiver<Members>) {
-    let (server, mut events) = Client::start(options(member, Remote::Unix(PathBuf::from(&member.socket))));
+pub async fn run(member: &Member, others: Others) {
+    let Others { discovery, mut members } = others;
+    let (server, mut events) = Client::start(options(member, Remote::Unix(member.runtime("sock"))));
     let mut done = Said::default();
     let mut alone = Some(Instant::now() + PATIENCE);
     loop {
@@ -32,7 +32,7 @@ pub async fn run(member: &Member, client: kube::Client, mut members: Receiver<Me
             () = sleep_until(alone.unwrap_or_else(Instant::now)), if alone.is_some() => {
                 // A server that was removed while it was away is told by nobody: it asks for votes for ever.
                 error!(
-                    file = %member.file.display(),
+                    file = %member.file().display(),
                     "no majority for a minute; if the other members serve, they removed this one while it was away: move its file away, and it joins anew"
                 );
                 alone = None;
@@ -59,7 +59,7 @@ pub async fn run(member: &Member, client: kube::Client, mut members: Receiver<Me
         if said != done {
             info!(leader = said.leader, connected = said.connected, "place in the cluster");
             let known = members.borrow().clone();
-            match attend(member, &client, said, &known).await {
+            match attend(member, &discovery, said, &known).await {
                 Ok(()) => done = said,
                 Err(error) => warn!(
                     error = format!("{error:#}"),
@@ -70,7 +70,7 @@ pub async fn run(member: &Member, client: kube::Client, mut members: Receiver<Me
     }
 }
 
-async fn attend(member: &Member, client: &kube::Client, said: Said, members: &Members) -> Result<()> {
+async fn attend(member: &Member, discovery: &Discovery, said: Said, members: &Members) -> Result<()> {
     let Said {
         cluster: Some(cluster),
         connected: true,
@@ -79,27 +79,27 @@ async fn attend(member: &Member, client: &kube::Client, said: Said, members: &Me
     else {
         return Ok(());
     };
-    remove_stale(member, client, members).await?;
+    remove_stale(member, discovery, members).await?;
     if said.leader {
         convert(member).await?;
-        record(member, client, cluster).await?;
+        record(member, discovery, cluster).await?;
     }
     Ok(())
 }
 
 /// Brings the cluster to a newer schema.
 async fn convert(member: &Member) -> Result<()> {
-    let server = format!("unix:{}", member.socket.display());
+    let server = format!("unix:{}", member.runtime("sock").display());
     let has = output("ovsdb-client", ["get-schema-version", &server, member.database.name()]).await?;
-    let wants = output("ovsdb-tool", ["schema-version".to_owned(), text(&member.schema)]).await?;
+    let wants = schema_version(&member.schema()).await?;
     if is_older(&has, &wants)? {
         info!(from = has, to = wants, "converting the cluster's schema");
-        output("ovsdb-client", ["convert".to_owned(), server, text(&member.schema)]).await?;
+        output("ovsdb-client", ["convert".to_owned(), server, text(&member.schema())]).await?;
     }
     Ok(())
 }
 
-async fn remove_stale(member: &Member, client: &kube::Client, members: &Members) -> Result<()> {
+async fn remove_stale(member: &Member, discovery: &Discovery, members: &Members) -> Result<()> {
     let status = member
         .control(&["cluster/status", member.database.name()])
         .await
@@ -108,7 +108,7 @@ async fn remove_stale(member: &Member, client: &kube::Client, members: &Members)
     let address = |address| member.raft(address);
     let addresses: Vec<_> = members.iter().map(|(_, known)| address(known)).collect();
     for server in stale(&servers, &addresses, member.replicas as usize) {
-        record_removed(member, client, &server.name()).await?;
+        record_removed(member, discovery, &server.name()).await?;
         member.control(&["cluster/kick", member.database.name(), &server.id]).await?;
         info!(
             server = server.id,

@@ -1,5 +1,6 @@
-//! `netloom run northd`: ovn-northd with the databases' members as they are now, and the settings of OVN that belong to no network.
+//! ovn-northd with the databases' members as they are now, and the settings of OVN that belong to no network.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
@@ -7,70 +8,68 @@ use netloom_discovery::{Database, Members, known};
 use netloom_ovsdb::client::{Client, Event, MonitorTable, Options, Tls};
 use netloom_ovsdb::{Datum, Mutation, Operation};
 use tokio::sync::watch::Receiver;
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::super::process::{self, TlsFlags};
-use super::Cluster;
-use super::child::{CONSOLE, Child, code};
-use super::switch::{certificates, make_directory};
+use crate::Discovery;
+use crate::file::make_directory;
+use crate::program::{CONSOLE, Child, certificates, code};
 
 /// Gateways notice a dead peer after 300 ms. A key that is there already stays as somebody set it.
 const SETTINGS: [(&str, &str); 3] = [("bfd-min-rx", "100"), ("bfd-min-tx", "100"), ("bfd-mult", "3")];
 
-/// Flags of `netloom run northd`.
-#[derive(clap::Args)]
-pub struct Flags {
-    #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    tls: TlsFlags,
-    /// Directory of sockets and process ids
-    #[arg(long, default_value = "/run/ovn")]
-    run_directory: std::path::PathBuf,
+/// ovn-northd.
+pub struct Northd {
+    /// How the databases are found.
+    pub databases: Discovery,
+    /// Certificates for the databases.
+    pub tls: Option<Tls>,
+    /// Directory of sockets and process ids.
+    pub run_directory: PathBuf,
 }
 
-/// Runs ovn-northd until it ends or is asked to stop.
-pub async fn run(flags: Flags) -> Result<ExitCode> {
-    let stop = process::stop_on_signal()?;
-    make_directory(&flags.run_directory)?;
-    let tls: Option<Tls> = flags.tls.into();
-    let (_client, mut members) = flags.cluster.watch().await?;
-    tokio::select! {
-        () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
-        _ = known(&mut members) => {}
-    }
-    let settings = tokio::spawn(set(members.clone(), tls.clone()));
-    let run = flags.run_directory.display().to_string();
-    let ended = loop {
-        let running = members.borrow_and_update().clone();
-        let mut northd = Child::start("ovn-northd", arguments(&running, tls.as_ref(), &run)?)?;
+impl Northd {
+    /// Runs it until it ends or `stop`.
+    pub async fn run(&self, stop: CancellationToken) -> Result<ExitCode> {
+        make_directory(&self.run_directory)?;
+        let mut members = self.databases.members();
         tokio::select! {
-            () = stop.cancelled() => {
-                northd.stop().await?;
-                break ExitCode::SUCCESS;
-            }
-            status = northd.ended() => break code("ovn-northd", status?),
-            () = elsewhere(&mut members, &running) => {
-                info!("a member of the databases is at a new address, restarting ovn-northd");
-                northd.stop().await?;
-            }
+            () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
+            _ = known(&mut members) => {}
         }
-    };
-    settings.abort();
-    Ok(ended)
-}
+        let settings = tokio::spawn(set(members.clone(), self.tls.clone()));
+        let ended = loop {
+            let running = members.borrow_and_update().clone();
+            let mut northd = Child::start("ovn-northd", self.arguments(&running)?)?;
+            tokio::select! {
+                () = stop.cancelled() => {
+                    northd.stop().await?;
+                    break ExitCode::SUCCESS;
+                }
+                status = northd.ended() => break code("ovn-northd", status?),
+                () = elsewhere(&mut members, &running) => {
+                    info!("a member of the databases is at a new address, restarting ovn-northd");
+                    northd.stop().await?;
+                }
+            }
+        };
+        settings.abort();
+        Ok(ended)
+    }
 
-fn arguments(members: &Members, tls: Option<&Tls>, run: &str) -> Result<Vec<String>> {
-    let remotes = |database| members.remotes(database, tls.is_some()).context("find the databases' members");
-    let mut arguments = CONSOLE.map(str::to_owned).to_vec();
-    arguments.extend([
-        format!("--ovnnb-db={}", remotes(Database::Northbound)?),
-        format!("--ovnsb-db={}", remotes(Database::Southbound)?),
-        format!("--pidfile={run}/ovn-northd.pid"),
-        format!("--unixctl={run}/ovn-northd.ctl"),
-    ]);
-    arguments.extend(tls.into_iter().flat_map(certificates));
-    Ok(arguments)
+    fn arguments(&self, members: &Members) -> Result<Vec<String>> {
+        let remotes = |database| members.remotes(database, self.tls.is_some()).context("find the databases' members");
+        let run = self.run_directory.display();
+        let mut arguments = CONSOLE.map(str::to_owned).to_vec();
+        arguments.extend([
+            format!("--ovnnb-db={}", remotes(Database::Northbound)?),
+            format!("--ovnsb-db={}", remotes(Database::Southbound)?),
+            format!("--pidfile={run}/ovn-northd.pid"),
+            format!("--unixctl={run}/ovn-northd.ctl"),
+        ]);
+        arguments.extend(self.tls.iter().flat_map(certificates));
+        Ok(arguments)
+    }
 }
 
 /// Waits until a member is where none was. One that is gone for a while is no reason to restart: its address stays a good try.

@@ -20,6 +20,7 @@ use tokio::sync::watch::Receiver;
 use tracing::{info, warn};
 
 use super::Member;
+use crate::Discovery;
 
 /// A cluster to join.
 pub struct Found {
@@ -89,8 +90,8 @@ pub async fn find(member: &Member, mut members: Receiver<Members>) -> Found {
 }
 
 /// The cluster another member is in, or none if there is none. Waits while that cannot be told.
-pub async fn find_or_none(member: &Member, client: kube::Client, mut members: Receiver<Members>) -> Result<Option<Found>> {
-    if let Some(cluster) = recorded(member, &client).await? {
+pub async fn find_or_none(member: &Member, discovery: &Discovery, mut members: Receiver<Members>) -> Result<Option<Found>> {
+    if let Some(cluster) = recorded(member, discovery).await? {
         info!(
             cluster,
             "there was a cluster, so this member joins it; to begin with an empty one, remove the Service's annotation {}",
@@ -120,12 +121,12 @@ pub async fn find_or_none(member: &Member, client: kube::Client, mut members: Re
 }
 
 /// Fails if there was a cluster already.
-pub async fn refuse_second(member: &Member, client: kube::Client) -> Result<()> {
-    match recorded(member, &client).await? {
+pub async fn refuse_second(member: &Member, discovery: &Discovery) -> Result<()> {
+    match recorded(member, discovery).await? {
         None => Ok(()),
         Some(cluster) => bail!(
             "{} is a plain file, but the Service says there is a cluster {cluster}; move the file away to join that, or remove the Service's annotation {}",
-            member.file.display(),
+            member.file().display(),
             annotation(member.database)
         ),
     }
@@ -202,48 +203,50 @@ fn removed_annotation(database: Database) -> &'static str {
 const REMEMBERED: usize = 64;
 
 /// An annotation of the Service.
-async fn read(member: &Member, client: &kube::Client, annotation: &str) -> Result<Option<String>> {
-    let api = Api::<Service>::namespaced(client.clone(), &member.service.namespace);
-    let service = api.get_opt(&member.service.name).await;
-    let service = service.with_context(|| format!("read Service {}", member.service))?;
+async fn read(discovery: &Discovery, annotation: &str) -> Result<Option<String>> {
+    let api = Api::<Service>::namespaced(discovery.client.clone(), &discovery.service.namespace);
+    let service = api.get_opt(&discovery.service.name).await;
+    let service = service.with_context(|| format!("read Service {}", discovery.service))?;
     let annotations = service.and_then(|service| service.metadata.annotations);
     Ok(annotations.and_then(|mut annotations| annotations.remove(annotation)))
 }
 
-async fn write(member: &Member, client: &kube::Client, annotation: &str, value: &str) -> Result<()> {
-    let api = Api::<Service>::namespaced(client.clone(), &member.service.namespace);
+async fn write(discovery: &Discovery, annotation: &str, value: &str) -> Result<()> {
+    let api = Api::<Service>::namespaced(discovery.client.clone(), &discovery.service.namespace);
     let patch = json!({ "metadata": { "annotations": { annotation: value } } });
-    let patched = api.patch(&member.service.name, &PatchParams::default(), &Patch::Merge(patch)).await;
-    patched.map(drop).with_context(|| format!("annotate Service {}", member.service))
+    let patched = api
+        .patch(&discovery.service.name, &PatchParams::default(), &Patch::Merge(patch))
+        .await;
+    patched.map(drop).with_context(|| format!("annotate Service {}", discovery.service))
 }
 
 /// The cluster the Service remembers.
-async fn recorded(member: &Member, client: &kube::Client) -> Result<Option<String>> {
-    read(member, client, annotation(member.database)).await
+async fn recorded(member: &Member, discovery: &Discovery) -> Result<Option<String>> {
+    read(discovery, annotation(member.database)).await
 }
 
 /// Makes the Service remember the cluster.
-pub async fn record(member: &Member, client: &kube::Client, cluster: Uuid) -> Result<()> {
-    if recorded(member, client).await? == Some(cluster.to_string()) {
+pub async fn record(member: &Member, discovery: &Discovery, cluster: Uuid) -> Result<()> {
+    if recorded(member, discovery).await? == Some(cluster.to_string()) {
         return Ok(());
     }
-    write(member, client, annotation(member.database), &cluster.to_string()).await?;
-    info!(%cluster, service = %member.service, "recorded the cluster");
+    write(discovery, annotation(member.database), &cluster.to_string()).await?;
+    info!(%cluster, service = %discovery.service, "recorded the cluster");
     Ok(())
 }
 
 /// Makes the Service remember that a server was removed: its file, if it ever comes back, is good for nothing, and nobody would tell it.
-pub async fn record_removed(member: &Member, client: &kube::Client, server: &str) -> Result<()> {
+pub async fn record_removed(member: &Member, discovery: &Discovery, server: &str) -> Result<()> {
     let annotation = removed_annotation(member.database);
-    let before = read(member, client, annotation).await?.unwrap_or_default();
+    let before = read(discovery, annotation).await?.unwrap_or_default();
     let known = before.split(' ').filter(|known| !known.is_empty() && *known != server);
     let mut all: Vec<_> = known.chain([server]).collect();
     all.drain(..all.len().saturating_sub(REMEMBERED));
-    write(member, client, annotation, &all.join(" ")).await
+    write(discovery, annotation, &all.join(" ")).await
 }
 
 /// Whether a server was removed from the cluster.
-pub async fn was_removed(member: &Member, client: &kube::Client, server: &str) -> Result<bool> {
-    let removed = read(member, client, removed_annotation(member.database)).await?;
+pub async fn was_removed(member: &Member, discovery: &Discovery, server: &str) -> Result<bool> {
+    let removed = read(discovery, removed_annotation(member.database)).await?;
     Ok(removed.is_some_and(|removed| removed.split(' ').any(|removed| removed == server)))
 }

@@ -1,0 +1,121 @@
+//! Flags of the parts that run once in a cluster: the databases and northd.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use netloom_discovery::{Database, Service};
+use netloom_ovn::Discovery;
+use netloom_ovn::database::Member;
+use netloom_ovn::northd::Northd;
+
+use super::process::{TlsFlags, stop_on_signal};
+
+/// Where the members of the databases are found.
+#[derive(clap::Args)]
+struct Cluster {
+    /// Service whose endpoints serve the databases, as NAMESPACE/NAME
+    #[arg(long, visible_alias = "service", env = "NETLOOM_DATABASES")]
+    databases: Service,
+    /// Kubeconfig file; the pod's own service account by default
+    #[arg(long, env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+}
+
+impl Cluster {
+    async fn discovery(self) -> Result<Discovery> {
+        Ok(Discovery {
+            client: netloom_controller::kubernetes(self.kubeconfig.as_deref()).await?,
+            service: self.databases,
+        })
+    }
+}
+
+/// Flags of `netloom run database`.
+#[derive(clap::Args)]
+pub struct DatabaseFlags {
+    /// Which database
+    #[arg(value_enum)]
+    database: Which,
+    #[command(flatten)]
+    cluster: Cluster,
+    /// Name of this member; the number at its end is its index
+    #[arg(long, env = "POD_NAME")]
+    member: String,
+    /// Number of members: one uses a plain file, several replicate it with Raft
+    #[arg(long, env = "NETLOOM_REPLICAS", default_value_t = 3)]
+    replicas: u32,
+    /// Address of this node, at which clients and other members reach this member
+    #[arg(long, env = "HOST_IP")]
+    address: IpAddr,
+    #[command(flatten)]
+    tls: TlsFlags,
+    /// Directory of the database file
+    #[arg(long, default_value = "/var/lib/ovn")]
+    data: PathBuf,
+    /// Directory of the schemas
+    #[arg(long, default_value = "/usr/share/ovn")]
+    schemas: PathBuf,
+    /// Directory of sockets and process ids
+    #[arg(long, default_value = "/run/ovn")]
+    run_directory: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Which {
+    Northbound,
+    Southbound,
+}
+
+impl DatabaseFlags {
+    /// Runs the member until it ends or is asked to stop.
+    pub async fn run(self) -> Result<ExitCode> {
+        let stop = stop_on_signal()?;
+        let member = Member {
+            database: match self.database {
+                Which::Northbound => Database::Northbound,
+                Which::Southbound => Database::Southbound,
+            },
+            name: self.member,
+            replicas: self.replicas,
+            address: self.address,
+            tls: self.tls.into(),
+            data: self.data,
+            schemas: self.schemas,
+            run_directory: self.run_directory,
+        };
+        // One member has no others to find.
+        let discovery = match self.replicas {
+            0 | 1 => None,
+            _ => Some(self.cluster.discovery().await?),
+        };
+        member.run(discovery, stop).await
+    }
+}
+
+/// Flags of `netloom run northd`.
+#[derive(clap::Args)]
+pub struct NorthdFlags {
+    #[command(flatten)]
+    cluster: Cluster,
+    #[command(flatten)]
+    tls: TlsFlags,
+    /// Directory of sockets and process ids
+    #[arg(long, default_value = "/run/ovn")]
+    run_directory: PathBuf,
+}
+
+impl NorthdFlags {
+    /// Runs ovn-northd until it ends or is asked to stop.
+    pub async fn run(self) -> Result<ExitCode> {
+        let stop = stop_on_signal()?;
+        let northd = Northd {
+            databases: self.cluster.discovery().await?,
+            tls: self.tls.into(),
+            run_directory: self.run_directory,
+        };
+        northd.run(stop).await
+    }
+}
