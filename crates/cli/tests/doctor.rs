@@ -74,7 +74,7 @@ fn what_is_broken_is_named() {
     settings(&lab);
     files(&lab);
     switch(&lab);
-    mended(&lab);
+    all_is_well(&lab);
     cluster(&lab);
     daemons(&lab);
 }
@@ -83,7 +83,7 @@ fn on_node(lab: &Lab, script: &str) {
     lab.node("node1").run(&["bash", "-ec", script]).unwrap();
 }
 
-fn mended(lab: &Lab) {
+fn all_is_well(lab: &Lab) {
     let report = Report::of_node(lab, "node1");
     assert_eq!(report.in_state("failed"), Vec::<String>::new(), "{:#?}", report.findings);
 }

@@ -1,26 +1,13 @@
-//! `netloom doctor`: looks at a node or at a cluster and says what to do about each finding.
-//!
-//! ```text
-//! node, cluster (thin readers) ──facts──► judge (pure) ──findings──► print
-//! ```
-//!
-//! Nothing is changed by looking. What cannot be read is a finding of its own, never the end of the examination.
+//! `netloom doctor`: flags to [`netloom_doctor`], and its findings to the terminal.
 
-mod cluster;
-mod finding;
-mod judge;
-mod node;
 mod print;
-mod unseen;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Subcommand, ValueEnum};
-use netloom_ovsdb::client::Tls;
-
-use finding::{Finding, State};
+use netloom_doctor::{ClusterOptions, Finding, NodeOptions, State};
 
 /// Flags of `netloom doctor`.
 #[derive(clap::Args)]
@@ -149,22 +136,40 @@ fn look(flags: Doctor) -> Result<(Vec<Finding>, Printing)> {
     runtime.block_on(async {
         Ok(match flags.place {
             Some(Place::Node(flags)) => {
-                let facts = node::gather(&flags).await?;
-                (judge::node(&facts), flags.printing)
+                let printing = flags.printing.clone();
+                (netloom_doctor::examine_node(&flags.into()).await?, printing)
             }
             None => {
-                let facts = cluster::gather(&flags.cluster).await?;
-                (judge::cluster(&facts), flags.cluster.printing)
+                let printing = flags.cluster.printing.clone();
+                (netloom_doctor::examine_cluster(&flags.cluster.into()).await?, printing)
             }
         })
     })
 }
 
-/// The three files of a directory of certificates.
-fn tls_files(directory: &std::path::Path) -> Tls {
-    Tls {
-        ca: directory.join("ca.crt"),
-        cert: directory.join("tls.crt"),
-        key: directory.join("tls.key"),
+impl From<ClusterFlags> for ClusterOptions {
+    fn from(flags: ClusterFlags) -> Self {
+        Self {
+            kubeconfig: flags.kubeconfig,
+            namespace: flags.namespace,
+            databases: flags.databases,
+            tls: flags.tls,
+        }
+    }
+}
+
+impl From<NodeFlags> for NodeOptions {
+    fn from(flags: NodeFlags) -> Self {
+        Self {
+            node: flags.node,
+            kubeconfig: flags.kubeconfig,
+            databases: flags.databases,
+            tls: flags.tls,
+            ovs: flags.ovs,
+            ovn_run_directory: flags.ovn_run_directory,
+            socket: flags.socket,
+            cni_bin_directory: flags.cni_bin_directory,
+            cni_conf_directory: flags.cni_conf_directory,
+        }
     }
 }

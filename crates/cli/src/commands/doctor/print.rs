@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use netloom_doctor::{Finding, State};
 use serde::Serialize;
 
-use super::finding::{Finding, State};
 use crate::commands::table;
 
 #[derive(Serialize)]
@@ -64,7 +64,7 @@ pub fn table<'a>(shown: impl Iterator<Item = &'a Finding>, all: &[Finding]) -> S
     let verdict = match (failed, warning) {
         (0, 0) => "all is well",
         (0, _) => "it works; read the warnings",
-        _ => "mend what failed, in the order shown: later failures are often consequences of earlier ones",
+        _ => "fix what failed, in the order shown: later failures are often consequences of earlier ones",
     };
     let _ = writeln!(
         text,
