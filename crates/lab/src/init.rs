@@ -171,9 +171,6 @@ impl Init {
 
     /// Starts a part and returns when it serves.
     async fn start(&self, part: &Part) -> anyhow::Result<Running> {
-        for step in &part.before {
-            run_step(&self.reaper, step, part.name).await?;
-        }
         let (program, arguments) = part.command.split_first().context("empty command")?;
         let mut command = Command::new(program);
         command.args(arguments);

@@ -41,8 +41,6 @@ pub struct Part {
     pub needs: Vec<&'static str>,
     /// Parts that cannot work on when it ends and are restarted with it.
     pub takes_down: Vec<&'static str>,
-    /// Commands run before every start.
-    pub before: Vec<Step>,
     /// Commands run after every start; it is ready when they are done.
     pub after: Vec<Step>,
     /// Whether the API listener made in the host's network namespace is its standard input.
@@ -61,24 +59,20 @@ pub fn boot(record: &Record, machine: Machine) -> Boot {
 fn control(record: &Record) -> Boot {
     let address = Machine::Control.v4();
     let northbound = format!("tcp:{address}:{NORTHBOUND_PORT}");
+    let database = |name: &str| format!("database {name} --replicas 1 --member control-0 --address {address}");
     Boot {
         sysctls: &[],
         steps: vec![],
         parts: vec![
+            program("northbound", &database("northbound"), "/run/ovn/ovnnb_db.pid"),
+            program("southbound", &database("southbound"), "/run/ovn/ovnsb_db.pid"),
             Part {
-                after: vec![step(DETECT_QUICKLY, String::new())],
-                ..database("northbound", "ovnnb_db", "ovn-nb", NORTHBOUND_PORT)
-            },
-            database("southbound", "ovnsb_db", "ovn-sb", SOUTHBOUND_PORT),
-            Part {
-                name: "northd",
-                command: words(format!(
-                    "ovn-northd --ovnnb-db=unix:/run/ovn/ovnnb_db.sock --ovnsb-db=unix:/run/ovn/ovnsb_db.sock --pidfile=/run/ovn/ovn-northd.pid {}",
-                    daemon("northd")
-                )),
-                daemon_pid_file: Some("/run/ovn/ovn-northd.pid".into()),
                 needs: vec!["northbound", "southbound"],
-                ..Part::default()
+                ..program(
+                    "northd",
+                    "northd --northbound unix:/run/ovn/ovnnb_db.sock --southbound unix:/run/ovn/ovnsb_db.sock",
+                    "/run/ovn/ovn-northd.pid",
+                )
             },
             Part {
                 name: "apiserver",
@@ -105,24 +99,13 @@ fn control(record: &Record) -> Boot {
     }
 }
 
-/// Lets nodes notice within a third of a second that another one is dead; OVN's own default takes five.
-const DETECT_QUICKLY: &str = "ovn-nbctl --db=unix:/run/ovn/ovnnb_db.sock --no-wait init -- set NB_Global . options:bfd-min-rx=100 \
-     options:bfd-min-tx=100 options:bfd-mult=3";
-
-fn database(name: &'static str, file: &str, schema: &str, port: u16) -> Part {
-    let address = Machine::Control.v4();
+/// A program of OVN or Open vSwitch, started as in a cluster, but detached: it is ready when it serves, and what is killed is the program
+/// itself.
+fn program(name: &'static str, arguments: &str, pid_file: &str) -> Part {
     Part {
         name,
-        before: vec![create_database(
-            &format!("/var/lib/ovn/{file}.db"),
-            &format!("/usr/share/ovn/{schema}.ovsschema"),
-        )],
-        command: words(format!(
-            "ovsdb-server /var/lib/ovn/{file}.db --remote=punix:/run/ovn/{file}.sock --remote=ptcp:{port}:{address} \
-             --pidfile=/run/ovn/{file}.pid --unixctl=/run/ovn/{file}.ctl {}",
-            daemon(name)
-        )),
-        daemon_pid_file: Some(format!("/run/ovn/{file}.pid")),
+        command: words(format!("{NETLOOM} run {arguments} --detach {LOGS}/{name}.log")),
+        daemon_pid_file: Some(pid_file.into()),
         ..Part::default()
     }
 }
@@ -150,6 +133,7 @@ fn outside(record: &Record) -> Boot {
 
 fn node(record: &Record, machine: Machine) -> Boot {
     let userspace = record.spec.datapath == Datapath::Userspace;
+    let datapath = if userspace { "userspace" } else { "kernel" };
     let name = machine.name();
     let southbound = format!("tcp:{}:{SOUTHBOUND_PORT}", Machine::Control.v4());
     let mut steps = vec![];
@@ -177,46 +161,26 @@ fn node(record: &Record, machine: Machine) -> Boot {
         steps,
         parts: vec![
             Part {
-                name: "ovsdb",
-                before: vec![create_database(
-                    "/etc/openvswitch/conf.db",
-                    "/usr/share/openvswitch/vswitch.ovsschema",
-                )],
-                command: words(format!(
-                    "ovsdb-server /etc/openvswitch/conf.db --remote=punix:/run/openvswitch/db.sock \
-                     --remote=db:Open_vSwitch,Open_vSwitch,manager_options --pidfile=/run/openvswitch/ovsdb-server.pid {}",
-                    daemon("ovsdb")
-                )),
                 after: vec![configure_switch(machine, userspace, &southbound)],
-                daemon_pid_file: Some("/run/openvswitch/ovsdb-server.pid".into()),
-                ..Part::default()
+                ..program("ovsdb", "switch-database", "/run/openvswitch/ovsdb-server.pid")
             },
             Part {
-                name: "vswitchd",
-                command: words(format!(
-                    "ovs-vswitchd unix:/run/openvswitch/db.sock --pidfile=/run/openvswitch/ovs-vswitchd.pid {} {}",
-                    if userspace { "--disable-system" } else { "" },
-                    daemon("vswitchd")
-                )),
                 // A new vswitchd may make br-ex anew, without addresses.
                 after: std::iter::once(ip(addressed))
                     .chain(userspace.then(|| introduce_neighbours(record, machine)))
                     .collect(),
-                daemon_pid_file: Some("/run/openvswitch/ovs-vswitchd.pid".into()),
                 needs: vec!["ovsdb"],
                 // Alone, ovn-controller would notice after a back-off of up to 8 s.
                 takes_down: vec!["ovn-controller"],
-                ..Part::default()
+                ..program(
+                    "vswitchd",
+                    &format!("switch --datapath {datapath}"),
+                    "/run/openvswitch/ovs-vswitchd.pid",
+                )
             },
             Part {
-                name: "ovn-controller",
-                command: words(format!(
-                    "ovn-controller {TELL_BY} unix:/run/openvswitch/db.sock --pidfile=/run/ovn/ovn-controller.pid {} {TELL_VERDICTS}",
-                    daemon("ovn-controller")
-                )),
-                daemon_pid_file: Some("/run/ovn/ovn-controller.pid".into()),
                 needs: vec!["vswitchd"],
-                ..Part::default()
+                ..program("ovn-controller", "ovn-controller", "/run/ovn/ovn-controller.pid")
             },
             Part {
                 name: "agent",
@@ -283,50 +247,12 @@ const FORWARDING: &[(&str, &str)] = &[
     ("ipv4/conf/default/rp_filter", "0"),
 ];
 
-/// A database is not seen until it is complete. The Southbound has its one row of settings from the start: northd writes it too, but an
-/// ovn-controller that meets a second node before it is there dies of it.
-fn create_database(file: &str, schema: &str) -> Step {
-    let first = if schema.ends_with("ovn-sb.ovsschema") {
-        format!("ovsdb-tool transact {file}.new '[\"OVN_Southbound\", {{\"op\": \"insert\", \"table\": \"SB_Global\", \"row\": {{}}}}]'")
-    } else {
-        ":".to_owned()
-    };
-    step(
-        "sh -e -s",
-        format!(
-            "if ! [ -s {file} ]; then\nrm -f {file}.new\novsdb-tool create {file}.new {schema}\n{first}\nmv {file}.new {file}\nfi\n\
-             rm -f {}/.{}.db.~lock~\n",
-            parent(file),
-            stem(file)
-        ),
-    )
-}
-
-fn parent(file: &str) -> &str {
-    file.rsplit_once('/').map_or(".", |(directory, _)| directory)
-}
-
-fn stem(file: &str) -> &str {
-    let name = file.rsplit('/').next().unwrap_or(file);
-    name.strip_suffix(".db").unwrap_or(name)
-}
-
 fn assign(record: &Record, machine: Machine, device: &str) -> String {
     let mut batch = format!("link set {device} up\n");
     for (address, prefix) in machine.addresses(record.spec.ip_family) {
         batch.push_str(&format!("address replace {address}/{prefix} dev {device}\n"));
     }
     batch
-}
-
-/// Flags by which an OVS or OVN daemon detaches when it serves, and logs only to its part's file.
-/// Verdicts of policies go to the agent, which knows the names of pods.
-const TELL_VERDICTS: &str = "-vacl_log:syslog:info -vacl_log:file:off";
-/// Ignored after `--log-file`.
-const TELL_BY: &str = "--syslog-method=udp:127.0.0.1:9643";
-
-fn daemon(part: &str) -> String {
-    format!("--detach --no-chdir --log-file={LOGS}/{part}.log -vconsole:off -vsyslog:off -vfile:info")
 }
 
 fn ip(batch: String) -> Step {

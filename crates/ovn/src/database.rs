@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use netloom_discovery::{Database, Members};
 use netloom_ovsdb::client::Tls;
 use tokio::sync::watch::Receiver;
@@ -24,7 +24,7 @@ use tracing::info;
 
 use crate::Discovery;
 use crate::file::{self, make_directory, remove_stale_lock, rename, text, tool};
-use crate::program::{CONSOLE, Child, certificates, code, output};
+use crate::program::{Child, Manner, certificates, code, output, replace};
 use step::{File, Step};
 
 /// One member of a database.
@@ -46,6 +46,8 @@ pub struct Member {
     pub schemas: PathBuf,
     /// Directory of sockets and process ids.
     pub run_directory: PathBuf,
+    /// How it runs; only a single member can be detached.
+    pub manner: Manner,
 }
 
 /// Where the other members are, for several of them.
@@ -58,6 +60,10 @@ struct Others {
 impl Member {
     /// Prepares the file and serves it until the server ends or `stop`. Several members need the API to find each other.
     pub async fn run(&self, discovery: Option<Discovery>, stop: CancellationToken) -> Result<ExitCode> {
+        ensure!(
+            self.replicas <= 1 || !self.manner.is_detached(),
+            "one of several members has to follow the others and cannot be detached"
+        );
         make_directory(&self.data)?;
         make_directory(&self.run_directory)?;
         remove_stale_lock(&self.file())?;
@@ -68,6 +74,9 @@ impl Member {
         tokio::select! {
             () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
             prepared = prepare(self, others.clone()) => prepared?,
+        }
+        if self.manner.is_detached() {
+            return replace("ovsdb-server", self.arguments());
         }
         let mut server = Child::start("ovsdb-server", self.arguments())?;
         let duties = async {
@@ -90,24 +99,28 @@ impl Member {
         }
     }
 
-    fn short(&self) -> &'static str {
+    /// What the names of its files begin with.
+    fn stem(&self) -> &'static str {
         match self.database {
-            Database::Northbound => "nb",
-            Database::Southbound => "sb",
+            Database::Northbound => "ovnnb_db",
+            Database::Southbound => "ovnsb_db",
         }
     }
 
     fn file(&self) -> PathBuf {
-        self.data.join(format!("ovn{}_db.db", self.short()))
+        self.data.join(format!("{}.db", self.stem()))
     }
 
     fn schema(&self) -> PathBuf {
-        self.schemas.join(format!("ovn-{}.ovsschema", self.short()))
+        self.schemas.join(match self.database {
+            Database::Northbound => "ovn-nb.ovsschema",
+            Database::Southbound => "ovn-sb.ovsschema",
+        })
     }
 
-    /// A file of the running server: its socket, control socket or process id.
+    /// A socket of the running server.
     fn runtime(&self, suffix: &str) -> PathBuf {
-        self.run_directory.join(format!("ovn{}_db.{suffix}", self.short()))
+        self.run_directory.join(format!("{}.{suffix}", self.stem()))
     }
 
     /// Where a member at this address speaks to the others.
@@ -122,13 +135,15 @@ impl Member {
             IpAddr::V4(address) => address.to_string(),
             IpAddr::V6(address) => format!("[{address}]"),
         };
-        let mut arguments = CONSOLE.map(str::to_owned).to_vec();
+        let mut arguments = self.manner.arguments(&self.run_directory, self.stem());
         arguments.extend([
             format!("--remote=punix:{}", self.runtime("sock").display()),
             format!("--remote={scheme}:{}:{address}", self.database.port()),
-            format!("--pidfile={}", self.runtime("pid").display()),
-            format!("--unixctl={}", self.runtime("ctl").display()),
         ]);
+        if self.manner.is_detached() {
+            // Not the name that OVS chooses: both databases may be served by programs of one name.
+            arguments.push(format!("--unixctl={}", self.runtime("ctl").display()));
+        }
         arguments.extend(self.tls.iter().flat_map(certificates));
         arguments.push(text(&self.file()));
         arguments
@@ -180,14 +195,21 @@ async fn prepare(member: &Member, others: Option<Others>) -> Result<()> {
     }
 }
 
-/// A new database. The Southbound has its one row of settings from the start: northd writes it too, but an ovn-controller that meets a
-/// second node before it is there dies of it.
 async fn create(member: &Member, file: &Path) -> Result<()> {
-    let first = match member.database {
-        Database::Northbound => None,
-        Database::Southbound => Some(r#"["OVN_Southbound", {"op": "insert", "table": "SB_Global", "row": {}}]"#),
-    };
-    file::create(file, &member.schema(), first).await
+    file::create(file, &member.schema(), Some(first_row(member.database))).await
+}
+
+/// The one row of settings that each database has from the start, before anybody serves or writes it. northd adds a row that is missing,
+/// but an ovn-controller that meets a second node before that ends with a failure. In the Northbound it lets gateways notice a dead peer
+/// after 300 ms; OVN's own default is five seconds. Nothing writes these keys again, so a value that an administrator sets stays.
+fn first_row(database: Database) -> &'static str {
+    match database {
+        Database::Northbound => {
+            r#"["OVN_Northbound", {"op": "insert", "table": "NB_Global", "row": {"options":
+                ["map", [["bfd-min-rx", "100"], ["bfd-min-tx", "100"], ["bfd-mult", "3"]]]}}]"#
+        }
+        Database::Southbound => r#"["OVN_Southbound", {"op": "insert", "table": "SB_Global", "row": {}}]"#,
+    }
 }
 
 async fn make_cluster(member: &Member, content: &Path) -> Result<()> {

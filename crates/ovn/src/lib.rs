@@ -4,8 +4,9 @@
 //! options ──► prepare (directories, database files) ──► arguments ──► the program, in place of this process or as its child
 //! ```
 //!
-//! Called by `netloom run`, one process per program. A program that needs nothing but arguments replaces the process; one that has to follow
-//! the cluster is its child. The argument lists of all programs are in this crate and nowhere else.
+//! Called by `netloom run`, one process per program, in a cluster and in the lab. A program that needs nothing but arguments replaces the
+//! process; one that has to follow the cluster is its child. The argument lists of all programs are in this crate and nowhere else. What differs
+//! between a cluster and the lab is a parameter: certificates, the number of members, the datapath, and the [`Manner`].
 
 pub mod database;
 mod file;
@@ -17,6 +18,8 @@ pub mod switch;
 
 use netloom_discovery::{Members, Service};
 use tokio::sync::watch::Receiver;
+
+pub use program::Manner;
 
 /// How the members of the databases are found.
 #[derive(Clone)]

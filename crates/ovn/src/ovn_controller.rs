@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::file::make_directory;
-use crate::program::{CONSOLE, certificates, replace};
+use crate::program::{Manner, certificates, replace};
 
 /// ovn-controller. Where the Southbound database is, it reads from the node's Open vSwitch database.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct OvnController {
     pub policy_log: SocketAddr,
     /// Certificates for the Southbound database.
     pub tls: Option<Tls>,
+    /// How it runs.
+    pub manner: Manner,
 }
 
 impl OvnController {
@@ -40,16 +42,13 @@ impl OvnController {
     }
 
     fn arguments(&self) -> Vec<String> {
-        let run = self.run_directory.display();
-        let mut arguments = CONSOLE.map(str::to_owned).to_vec();
-        arguments.extend([
-            self.ovs.clone(),
-            format!("--pidfile={run}/ovn-controller.pid"),
-            format!("--unixctl={run}/ovn-controller.ctl"),
-        ]);
+        // Ignored after `--log-file`.
+        let mut arguments = vec![format!("--syslog-method=udp:{}", self.policy_log)];
+        arguments.extend(self.manner.arguments(&self.run_directory, "ovn-controller"));
+        arguments.push(self.ovs.clone());
         arguments.extend(self.tls.iter().flat_map(certificates));
-        arguments.push(format!("--syslog-method=udp:{}", self.policy_log));
-        arguments.extend(["-vacl_log:syslog:info", "-vacl_log:console:off"].map(str::to_owned));
+        // Verdicts of policies go to the agent alone, which knows the names of pods.
+        arguments.extend(["-vacl_log:console:off", "-vacl_log:file:off", "-vacl_log:syslog:info"].map(str::to_owned));
         arguments
     }
 }

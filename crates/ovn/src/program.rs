@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -11,8 +12,42 @@ use nix::unistd::Pid;
 use tokio::process::Command;
 use tracing::info;
 
-/// Arguments that make a daemon of OVS or OVN log to standard error and nowhere else.
-pub const CONSOLE: [&str; 3] = ["-vconsole:info", "-vsyslog:off", "-vfile:off"];
+/// How a program runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// In the foreground, logging to standard error, as a container wants it.
+    #[default]
+    Foreground,
+    /// Detached from whoever started it as soon as it serves, logging to this file, as a machine's init wants it.
+    Detached(PathBuf),
+}
+
+impl Manner {
+    /// The arguments of a daemon of OVS or OVN whose process id is in `RUN/NAME.pid`.
+    pub(crate) fn arguments(&self, run: &Path, name: &str) -> Vec<String> {
+        let run = run.display();
+        let mut arguments = match self {
+            Manner::Foreground => ["-vconsole:info", "-vsyslog:off", "-vfile:off"].map(str::to_owned).to_vec(),
+            Manner::Detached(log) => {
+                let log = format!("--log-file={}", log.display());
+                ["--detach", "--no-chdir", &log, "-vconsole:off", "-vsyslog:off", "-vfile:info"]
+                    .map(str::to_owned)
+                    .to_vec()
+            }
+        };
+        arguments.push(format!("--pidfile={run}/{name}.pid"));
+        if *self == Manner::Foreground {
+            // Probes of a container cannot know the process id, which is in the name that OVS chooses and its tools look for.
+            arguments.push(format!("--unixctl={run}/{name}.ctl"));
+        }
+        arguments
+    }
+
+    /// Whether nothing stays beside the program.
+    pub(crate) fn is_detached(&self) -> bool {
+        matches!(self, Manner::Detached(_))
+    }
+}
 
 /// The arguments that name the certificates to a program of OVS or OVN. It reads changed files again by itself.
 pub fn certificates(tls: &Tls) -> [String; 3] {
@@ -91,4 +126,24 @@ pub async fn output<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator
         );
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_detached_program_logs_to_its_file_alone() {
+        let arguments = |manner: Manner| manner.arguments(Path::new("/run/ovn"), "ovn-northd").join(" ");
+        let foreground = arguments(Manner::Foreground);
+        assert!(
+            foreground.contains("-vconsole:info") && foreground.contains("-vfile:off"),
+            "{foreground}"
+        );
+        assert!(foreground.contains("--unixctl=/run/ovn/ovn-northd.ctl"), "{foreground}");
+        let detached = arguments(Manner::Detached("/var/log/northd.log".into()));
+        assert!(detached.contains("-vconsole:off") && detached.contains("--detach"), "{detached}");
+        assert!(detached.contains("--log-file=/var/log/northd.log"), "{detached}");
+        assert!(!detached.contains("--unixctl"), "{detached}");
+    }
 }

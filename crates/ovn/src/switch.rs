@@ -1,5 +1,5 @@
 //! Open vSwitch on a node: its database, and vswitchd. Both replace this process, except a vswitchd with a userspace datapath, whose receive
-//! queues have to be lengthened from outside.
+//! queues have to be lengthened from outside. Those of a detached one keep the kernel's length, because nothing stays beside it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::file::{convert, create, make_directory, remove_stale_lock};
-use crate::program::{CONSOLE, Child, code, replace};
+use crate::program::{Child, Manner, code, replace};
 use crate::queues;
 
 /// The database of Open vSwitch.
@@ -23,6 +23,8 @@ pub struct SwitchDatabase {
     pub schema: PathBuf,
     /// Directory of sockets and process ids.
     pub run_directory: PathBuf,
+    /// How it runs.
+    pub manner: Manner,
 }
 
 impl SwitchDatabase {
@@ -41,12 +43,10 @@ impl SwitchDatabase {
 
     fn arguments(&self) -> Vec<String> {
         let run = self.run_directory.display();
-        let mut arguments = CONSOLE.map(str::to_owned).to_vec();
+        let mut arguments = self.manner.arguments(&self.run_directory, "ovsdb-server");
         arguments.extend([
             format!("--remote=punix:{run}/db.sock"),
             "--remote=db:Open_vSwitch,Open_vSwitch,manager_options".to_owned(),
-            format!("--pidfile={run}/ovsdb-server.pid"),
-            format!("--unixctl={run}/ovsdb-server.ctl"),
             self.file.display().to_string(),
         ]);
         arguments
@@ -71,6 +71,8 @@ pub struct Switch {
     pub datapath: Datapath,
     /// Directory of sockets and process ids, also those of its database.
     pub run_directory: PathBuf,
+    /// How it runs.
+    pub manner: Manner,
 }
 
 impl Switch {
@@ -79,7 +81,7 @@ impl Switch {
         make_directory(&self.run_directory)?;
         let userspace = !in_kernel(self.datapath).await?;
         let arguments = self.arguments(userspace);
-        if !userspace {
+        if !userspace || self.manner.is_detached() {
             return replace("ovs-vswitchd", arguments);
         }
         let mut switch = Child::start("ovs-vswitchd", arguments)?;
@@ -101,12 +103,8 @@ impl Switch {
 
     fn arguments(&self, userspace: bool) -> Vec<String> {
         let run = self.run_directory.display();
-        let mut arguments = CONSOLE.map(str::to_owned).to_vec();
-        arguments.extend([
-            format!("unix:{run}/db.sock"),
-            format!("--pidfile={run}/ovs-vswitchd.pid"),
-            format!("--unixctl={run}/ovs-vswitchd.ctl"),
-        ]);
+        let mut arguments = self.manner.arguments(&self.run_directory, "ovs-vswitchd");
+        arguments.push(format!("unix:{run}/db.sock"));
         if userspace {
             arguments.push("--disable-system".to_owned());
         }

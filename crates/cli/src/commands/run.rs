@@ -1,13 +1,14 @@
-//! `netloom run`: flags to [`netloom_ovn`], which starts the programs of OVN and Open vSwitch as containers want them: prepared, in the
-//! foreground, logging to standard error.
+//! `netloom run`: flags to [`netloom_ovn`], which starts the programs of OVN and Open vSwitch, in a cluster and in the lab.
 
 mod node;
 mod ovn;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
+use netloom_ovn::Manner;
 
 use super::process;
 
@@ -30,6 +31,20 @@ enum Part {
     Switch(node::SwitchFlags),
     /// Run ovn-controller, which programs this node's Open vSwitch from the Southbound database
     OvnController(node::OvnControllerFlags),
+}
+
+/// How a part runs.
+#[derive(clap::Args)]
+struct MannerFlag {
+    /// Detach the program once it serves, and let it log to this file; by default it stays in the foreground and logs to standard error
+    #[arg(long, value_name = "FILE")]
+    detach: Option<PathBuf>,
+}
+
+impl From<MannerFlag> for Manner {
+    fn from(flag: MannerFlag) -> Self {
+        flag.detach.map_or(Manner::Foreground, Manner::Detached)
+    }
 }
 
 /// Runs a part until it ends or is asked to stop.

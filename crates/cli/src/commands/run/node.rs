@@ -9,6 +9,7 @@ use netloom_agent::policy_log;
 use netloom_ovn::ovn_controller::OvnController;
 use netloom_ovn::switch::{Switch, SwitchDatabase};
 
+use super::MannerFlag;
 use super::process::{DatapathFlag, TlsFlags, stop_on_signal};
 
 /// Flags of `netloom run switch-database`.
@@ -23,6 +24,8 @@ pub struct SwitchDatabaseFlags {
     /// Directory of sockets and process ids
     #[arg(long, default_value = "/run/openvswitch")]
     run_directory: PathBuf,
+    #[command(flatten)]
+    manner: MannerFlag,
 }
 
 impl SwitchDatabaseFlags {
@@ -32,6 +35,7 @@ impl SwitchDatabaseFlags {
             file: self.file,
             schema: self.schema,
             run_directory: self.run_directory,
+            manner: self.manner.into(),
         };
         database.run().await
     }
@@ -46,6 +50,8 @@ pub struct SwitchFlags {
     /// Directory of sockets and process ids
     #[arg(long, default_value = "/run/openvswitch")]
     run_directory: PathBuf,
+    #[command(flatten)]
+    manner: MannerFlag,
 }
 
 impl SwitchFlags {
@@ -54,6 +60,7 @@ impl SwitchFlags {
         let switch = Switch {
             datapath: self.datapath.into(),
             run_directory: self.run_directory,
+            manner: self.manner.into(),
         };
         switch.run(stop_on_signal()?).await
     }
@@ -73,6 +80,8 @@ pub struct OvnControllerFlags {
     policy_log: SocketAddr,
     #[command(flatten)]
     tls: TlsFlags,
+    #[command(flatten)]
+    manner: MannerFlag,
 }
 
 impl OvnControllerFlags {
@@ -81,6 +90,7 @@ impl OvnControllerFlags {
         let controller = OvnController {
             ovs: self.ovs,
             run_directory: self.run_directory,
+            manner: self.manner.into(),
             policy_log: self.policy_log,
             tls: self.tls.into(),
         };

@@ -4,13 +4,15 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use netloom_discovery::{Database, Service};
 use netloom_ovn::Discovery;
 use netloom_ovn::database::Member;
-use netloom_ovn::northd::Northd;
+use netloom_ovn::northd::{Databases, Northd};
+use netloom_ovsdb::Remotes;
 
+use super::MannerFlag;
 use super::process::{TlsFlags, stop_on_signal};
 
 /// Where the members of the databases are found.
@@ -18,7 +20,7 @@ use super::process::{TlsFlags, stop_on_signal};
 struct Cluster {
     /// Service whose endpoints serve the databases, as NAMESPACE/NAME
     #[arg(long, visible_alias = "service", env = "NETLOOM_DATABASES")]
-    databases: Service,
+    databases: Option<Service>,
     /// Kubeconfig file; the pod's own service account by default
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
@@ -28,7 +30,7 @@ impl Cluster {
     async fn discovery(self) -> Result<Discovery> {
         Ok(Discovery {
             client: netloom_controller::kubernetes(self.kubeconfig.as_deref()).await?,
-            service: self.databases,
+            service: self.databases.context("find the databases: pass --databases")?,
         })
     }
 }
@@ -61,6 +63,8 @@ pub struct DatabaseFlags {
     /// Directory of sockets and process ids
     #[arg(long, default_value = "/run/ovn")]
     run_directory: PathBuf,
+    #[command(flatten)]
+    manner: MannerFlag,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -85,6 +89,7 @@ impl DatabaseFlags {
             data: self.data,
             schemas: self.schemas,
             run_directory: self.run_directory,
+            manner: self.manner.into(),
         };
         // One member has no others to find.
         let discovery = match self.replicas {
@@ -100,21 +105,34 @@ impl DatabaseFlags {
 pub struct NorthdFlags {
     #[command(flatten)]
     cluster: Cluster,
+    /// Northbound database servers, e.g. unix:/run/ovn/ovnnb_db.sock, instead of --databases
+    #[arg(long, requires = "southbound")]
+    northbound: Option<Remotes>,
+    /// Southbound database servers, e.g. unix:/run/ovn/ovnsb_db.sock, instead of --databases
+    #[arg(long, requires = "northbound")]
+    southbound: Option<Remotes>,
     #[command(flatten)]
     tls: TlsFlags,
     /// Directory of sockets and process ids
     #[arg(long, default_value = "/run/ovn")]
     run_directory: PathBuf,
+    #[command(flatten)]
+    manner: MannerFlag,
 }
 
 impl NorthdFlags {
     /// Runs ovn-northd until it ends or is asked to stop.
     pub async fn run(self) -> Result<ExitCode> {
         let stop = stop_on_signal()?;
+        let databases = match self.northbound.zip(self.southbound) {
+            Some((northbound, southbound)) => Databases::Fixed { northbound, southbound },
+            None => Databases::Members(self.cluster.discovery().await?),
+        };
         let northd = Northd {
-            databases: self.cluster.discovery().await?,
+            databases,
             tls: self.tls.into(),
             run_directory: self.run_directory,
+            manner: self.manner.into(),
         };
         northd.run(stop).await
     }
