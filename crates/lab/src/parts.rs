@@ -161,7 +161,7 @@ fn node(record: &Record, machine: Machine) -> Boot {
         steps,
         parts: vec![
             Part {
-                after: vec![configure_switch(machine, userspace, &southbound)],
+                after: vec![set_up_switch(machine, datapath, &southbound)],
                 ..program("ovsdb", "switch-database", "/run/openvswitch/ovsdb-server.pid")
             },
             Part {
@@ -201,21 +201,13 @@ fn node(record: &Record, machine: Machine) -> Boot {
     }
 }
 
-/// Everything Open vSwitch and OVN must know about the node, in one transaction before vswitchd starts.
-fn configure_switch(machine: Machine, userspace: bool, southbound: &str) -> Step {
-    let name = machine.name();
-    let mac = mac_text(machine);
-    let kind = if userspace { "netdev" } else { "system" };
+/// Everything Open vSwitch and OVN must know about the node, before vswitchd starts. The agent of a cluster writes the same.
+fn set_up_switch(machine: Machine, datapath: &str, southbound: &str) -> Step {
+    let (name, address, mac) = (machine.name(), machine.v4(), mac_text(machine));
     step(
         &format!(
-            "ovs-vsctl --no-wait set Open_vSwitch . external_ids:system-id={name} external_ids:hostname={name} \
-             external_ids:ovn-remote={southbound} external_ids:ovn-encap-type=geneve external_ids:ovn-encap-ip={} \
-             external_ids:ovn-bridge=br-int external_ids:ovn-bridge-datapath-type={kind} external_ids:ovn-bridge-mappings=external:br-ex \
-             external_ids:ovn-remote-probe-interval=10000 external_ids:ovn-monitor-all=false other_config:userspace-tso-enable={userspace} \
-             -- --may-exist add-br br-ex -- set Bridge br-ex datapath_type={kind} other_config:hwaddr=\"{mac}\" other_config:disable-in-band=true \
-             -- --may-exist add-port br-ex {UPLINK} \
-             -- --may-exist add-br br-int -- set Bridge br-int datapath_type={kind} fail_mode=secure other_config:disable-in-band=true",
-            machine.v4()
+            "{NETLOOM} lab set-up-switch --node {name} --address {address} --southbound {southbound} --datapath {datapath} \
+             --uplink {UPLINK} --mac {mac}"
         ),
         String::new(),
     )
@@ -302,8 +294,10 @@ mod tests {
 
     #[test]
     fn tunnels_use_the_node_address() {
-        let step = configure_switch(Machine::Node(2), true, "tcp:172.30.0.1:6642");
-        assert!(step.command.contains(&"external_ids:ovn-encap-ip=172.30.0.12".to_string()));
-        assert!(step.command.contains(&"other_config:hwaddr=\"02:4e:4c:1e:00:0c\"".to_string()));
+        let command = set_up_switch(Machine::Node(2), "userspace", "tcp:172.30.0.1:6642")
+            .command
+            .join(" ");
+        assert!(command.contains("--address 172.30.0.12 "), "{command}");
+        assert!(command.ends_with("--mac 02:4e:4c:1e:00:0c"), "{command}");
     }
 }

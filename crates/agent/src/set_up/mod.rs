@@ -3,6 +3,7 @@
 //! put back; what is not ours is never written. [`plan`] decides, this follows the databases and the kernel.
 
 pub mod kernel;
+pub mod once;
 pub mod plan;
 
 use std::net::IpAddr;

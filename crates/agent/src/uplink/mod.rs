@@ -365,7 +365,8 @@ pub fn port_of_bridge(state: &SwitchState) -> Option<String> {
     devices.find(|name| name != EXTERNAL_BRIDGE)
 }
 
-fn plan_uplink(
+/// The transaction that gives a device to br-ex and notes `ids` there; empty if it has it.
+pub(crate) fn plan_uplink(
     state: &SwitchState,
     userspace: bool,
     device: &str,

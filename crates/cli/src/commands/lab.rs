@@ -1,17 +1,16 @@
 //! `netloom lab`: flags to [`netloom_lab`] and its output for people.
 //!
-//! The hidden subcommands are what runs inside a lab's machines; commands that enter namespaces run without an async runtime, because
-//! only a process with one thread may.
+//! Commands that enter namespaces run without an async runtime, because only a process with one thread may.
+
+mod inside;
 
 use std::io::Write as _;
-use std::net::IpAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use netloom_lab::{Datapath, IpFamily, Machine, PartState, Progress, Spec, apiserver, dns, echo, enter, init, kubelet, launch, logs, pods};
+use netloom_lab::{Datapath, IpFamily, Machine, PartState, Progress, Spec, enter, launch, logs, pods};
 
 use super::table;
 
@@ -115,107 +114,8 @@ enum Command {
         /// The component; lists all of them by default
         part: Option<String>,
     },
-    /// Create the namespaces of a machine and start its init process
-    #[command(hide = true)]
-    Launch {
-        #[command(flatten)]
-        name: Name,
-        machine: String,
-    },
-    /// Run as the first process of a machine
-    #[command(hide = true)]
-    Init {
-        #[command(flatten)]
-        name: Name,
-        machine: String,
-    },
-    /// Execute a command in namespaces of this machine
-    #[command(hide = true)]
-    Enter {
-        #[arg(long)]
-        network: Option<PathBuf>,
-        #[arg(long)]
-        uts: Option<PathBuf>,
-        #[arg(long)]
-        hostname: Option<String>,
-        #[arg(long)]
-        session: bool,
-        #[arg(long)]
-        terminal: Option<PathBuf>,
-        #[arg(long)]
-        directory: Option<PathBuf>,
-        #[arg(long)]
-        mounts: Option<PathBuf>,
-        #[arg(long)]
-        files: Option<PathBuf>,
-        #[arg(last = true)]
-        command: Vec<String>,
-    },
-    /// Serve the lab's Kubernetes API; the host's listener is standard input
-    #[command(hide = true)]
-    Apiserver {
-        #[arg(long)]
-        ip_family: IpFamily,
-        #[arg(long, default_value = "/etc/netloom/kubeconfig")]
-        kubeconfig: PathBuf,
-    },
-    /// Serve DNS for services and pods
-    #[command(hide = true)]
-    Dns {
-        #[arg(long)]
-        ip_family: IpFamily,
-        #[arg(long)]
-        kubeconfig: PathBuf,
-    },
-    /// Run the pods of a node
-    #[command(hide = true)]
-    Kubelet {
-        #[arg(long)]
-        node: String,
-        #[arg(long = "address")]
-        addresses: Vec<IpAddr>,
-        #[arg(long)]
-        kubeconfig: PathBuf,
-    },
-    /// Answer on ports, like a pod without a command
-    #[command(hide = true)]
-    Container {
-        #[arg(long)]
-        name: String,
-        #[arg(long, default_value = "")]
-        namespace: String,
-        #[arg(long, default_value = "")]
-        node: String,
-        #[arg(long = "port")]
-        ports: Vec<echo::Port>,
-    },
-    /// Send requests to a pod without a command, or to its service: which pod answers, and which client address it sees
-    #[command(hide = true, alias = "client")]
-    Ask {
-        /// ADDRESS:PORT or NAME:PORT
-        target: String,
-        #[arg(long, default_value = "TCP")]
-        protocol: echo::Protocol,
-        #[arg(long, default_value_t = 1)]
-        count: u64,
-        #[arg(long, default_value_t = 0)]
-        interval_ms: u64,
-        #[arg(long, default_value_t = 5000)]
-        timeout_ms: u64,
-        #[arg(long, default_value_t = 1)]
-        parallel: u64,
-        #[arg(long)]
-        source: Option<IpAddr>,
-        #[arg(long)]
-        source_port: Option<u16>,
-        /// Size of the request in bytes; the answer contains it
-        #[arg(long, default_value_t = 2)]
-        size: usize,
-        #[arg(long)]
-        keep: bool,
-        #[arg(long)]
-        json: bool,
-    },
+    #[command(flatten)]
+    Inside(inside::Inside),
 }
 
 /// Runs one `netloom lab` subcommand.
@@ -243,92 +143,7 @@ pub fn run(lab: Lab) -> anyhow::Result<ExitCode> {
         Command::Outside { name, command } => in_machine(&name.name, "outside", command),
         Command::Pod { name, pod, command } => in_pod(&name.name, &pod, command),
         Command::Logs { name, follow, part } => print_logs(&name.name, part.as_deref(), follow),
-        Command::Launch { name, machine } => launch::launcher(&name.name, &machine).map(|()| ExitCode::SUCCESS),
-        Command::Init { name, machine } => {
-            log_to_stderr();
-            init::run(&name.name, &machine).map(|()| ExitCode::SUCCESS)
-        }
-        Command::Enter {
-            network,
-            uts,
-            hostname,
-            session,
-            terminal,
-            directory,
-            mounts,
-            files,
-            command,
-        } => {
-            let mounts = enter::Mounts { namespace: mounts, files };
-            let place = enter::Place {
-                network,
-                uts,
-                hostname,
-                session,
-                terminal,
-                directory,
-            };
-            match mounts.become_command(&place, &command)? {}
-        }
-        Command::Apiserver { ip_family, kubeconfig } => {
-            log_to_stderr();
-            block_on(apiserver::run(apiserver::Options { ip_family, kubeconfig }))
-        }
-        Command::Dns { ip_family, kubeconfig } => {
-            log_to_stderr();
-            block_on(dns::run(dns::Options { ip_family, kubeconfig }))
-        }
-        Command::Kubelet {
-            node,
-            addresses,
-            kubeconfig,
-        } => {
-            log_to_stderr();
-            block_on(kubelet::run(kubelet::Options {
-                node,
-                addresses,
-                kubeconfig,
-            }))
-        }
-        Command::Container {
-            name,
-            namespace,
-            node,
-            ports,
-        } => block_on(echo::run(echo::Options {
-            name,
-            namespace,
-            node,
-            ports,
-        })),
-        Command::Ask {
-            target,
-            protocol,
-            count,
-            interval_ms,
-            timeout_ms,
-            parallel,
-            source,
-            source_port,
-            size,
-            keep,
-            json,
-        } => {
-            let answered = echo::client::run(&echo::client::Options {
-                target,
-                protocol,
-                count,
-                interval: Duration::from_millis(interval_ms),
-                timeout: Duration::from_millis(timeout_ms),
-                parallel,
-                source,
-                source_port,
-                size,
-                keep,
-                json,
-            })?;
-            Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-        }
+        Command::Inside(command) => inside::run(command),
     }
 }
 
@@ -455,22 +270,4 @@ fn print_logs(name: &str, part: Option<&str>, follow: bool) -> anyhow::Result<Ex
         None => writeln!(stdout, "{}", logs::names(lab.home(), lab.spec()).join("\n"))?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn block_on(future: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?
-        .block_on(future)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("NETLOOM_LOG").unwrap_or_else(|_| "info".into());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .init();
 }
