@@ -12,6 +12,7 @@ pub mod nft;
 pub mod offload;
 pub mod route;
 pub mod sysctl;
+pub mod tool;
 pub mod watch;
 
 /// A kernel operation that failed; the text names the operation and the object, and already says the cause, which is

@@ -1,16 +1,13 @@
 //! Runs nftables scripts, and tells when tables are deleted: a firewall that is set up anew flushes those of others too.
 //! Each script is one transaction: it takes effect as a whole or not at all.
 
-use std::process::Stdio;
-
 use nix::libc;
 use rtnetlink::sys::protocols::NETLINK_NETFILTER;
 use rtnetlink::sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket};
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::watch;
 
-use super::NetError;
+use super::{NetError, tool};
 
 /// The multicast group of changes to nftables.
 const CHANGES: u32 = 7;
@@ -91,20 +88,8 @@ pub async fn list_table(table: &str) -> Result<Option<String>, NetError> {
 /// Runs `script`; `operation` names what for, in errors.
 pub async fn run(operation: impl Into<String>, script: String) -> Result<(), NetError> {
     let operation = operation.into();
-    let run = async {
-        let mut child = Command::new("nft")
-            .args(["-f", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(script.as_bytes()).await?;
-        }
-        child.wait_with_output().await
-    };
-    let output = run.await.map_err(NetError::io(format!("{operation} (is nft installed?)")))?;
+    let output = tool::run("nft", &["-f", "-"], &script).await;
+    let output = output.map_err(NetError::io(format!("{operation} (is nft installed?)")))?;
     if output.status.success() {
         return Ok(());
     }
