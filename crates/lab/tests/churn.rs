@@ -1,15 +1,13 @@
 //! Churn: pods come and go at random while controller and agents are killed at random. At the end nothing is lost, leaked or doubled.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-mod world;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use netloom_lab::{Lab, Signal};
-use world::{addresses, drift, failures, lab, pod, wait_ready};
+use netloom_lab_fixtures::world::{addresses, drift, failures, lab, pod, wait_ready};
 
 const NODES: [&str; 3] = ["node1", "node2", "node3"];
 const ROUNDS: usize = 24;

@@ -1,9 +1,7 @@
 //! The real kubectl against the lab, the way people use it.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-mod world;
-
-use world::{ended, lab, wait_ready};
+use netloom_lab_fixtures::world::{ended, lab, pod, wait_ready};
 
 const DEPLOYMENT: &str = "apiVersion: apps/v1
 kind: Deployment
@@ -83,7 +81,7 @@ fn the_usual_commands_do_what_people_expect() {
 
 /// Deleting gives everything back: no pod's port is left in the Northbound database.
 fn wait_nothing_left(lab: &netloom_lab::Lab) {
-    lab.apply(&world::pod("last", "node1")).unwrap();
+    lab.apply(&pod("last", "node1")).unwrap();
     wait_ready(lab);
     let ports = lab
         .control()

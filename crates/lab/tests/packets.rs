@@ -2,13 +2,11 @@
 //! of full size. Runs on the userspace datapath here and on the kernel's in `make test-kernel`.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-mod world;
-
 use std::net::IpAddr;
 use std::thread;
 
 use netloom_lab::{Lab, Machine};
-use world::{Target, addresses, ended, failures, host_pod, lab, pod, probes, wait_ready};
+use netloom_lab_fixtures::world::{Target, addresses, ended, failures, host_pod, lab, pod, probes, wait_ready};
 
 const NODES: [&str; 3] = ["node1", "node2", "node3"];
 /// 1500 of the underlay less Geneve.

@@ -1,14 +1,12 @@
 //! Restarts: every part may die and come back while packets flow; nodes and the whole cluster may be power-cycled.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-mod world;
-
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::thread;
 
 use netloom_lab::{Lab, Signal};
-use world::{addresses, drift, failures, lab, pod, wait_ready};
+use netloom_lab_fixtures::world::{addresses, drift, failures, lab, pod, wait_ready};
 
 const NODES: [&str; 3] = ["node1", "node2", "node3"];
 

@@ -2,10 +2,8 @@
 //! it mends by itself once the cause is gone.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-mod world;
-
 use netloom_lab::{Lab, Signal};
-use world::{addresses, drift, event, lab_with, pod, wait_ready};
+use netloom_lab_fixtures::world::{addresses, drift, event, lab_with, pod, wait_ready};
 
 #[test]
 fn mistakes_are_answered_and_outages_are_survived() {

@@ -1,13 +1,11 @@
 //! `netloom why` in a living cluster: its verdict is compared with `ovn-trace`, and a difference is told as the bug it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-mod world;
-
 use std::process::{Command, Output};
 
 use netloom_lab::{Lab, Signal};
+use netloom_lab_fixtures::world::{lab_with, pod, wait_ready};
 use serde_json::Value;
-use world::{lab_with, pod, wait_ready};
 
 const NAMESPACE: &str = "
 apiVersion: v1

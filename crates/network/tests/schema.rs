@@ -1,17 +1,13 @@
 //! The row types are those of the OVN in the node image.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use std::path::PathBuf;
-
+use netloom_fixtures::NORTHBOUND;
 use netloom_network::check::{HOLDERS, ROOTS};
 use netloom_network::northbound::TABLES;
 use netloom_ovsdb::Schema;
 
 fn schema() -> Schema {
-    let image = std::env::var_os("NETLOOM_IMAGE").map_or_else(|| PathBuf::from("/var/cache/netloom/image/rootfs"), PathBuf::from);
-    let path = image.join("usr/share/ovn/ovn-nb.ovsschema");
-    let schema = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("read {}: {error}; run `make rootfs` first", path.display()));
-    Schema::parse(&schema).unwrap()
+    Schema::parse(&std::fs::read_to_string(NORTHBOUND.path()).unwrap()).unwrap()
 }
 
 #[test]

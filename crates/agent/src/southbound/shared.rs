@@ -2,69 +2,35 @@
 //! not spoil the other's.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../../../../tests/image.rs"]
-mod image;
-
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use netloom_fixtures::{SOUTHBOUND, Server};
 use netloom_ovsdb::{Client, Datum, Operation, Options, Row};
-use tokio::process::{Child, Command};
 use uuid::Uuid;
 
 use super::Southbound;
 
-/// A program of the node image.
-fn program(path: &str) -> Command {
-    let mut command = Command::from(image::program(path));
-    command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    command
-}
-
 struct Database {
-    server: Child,
-    remote: String,
+    server: Server,
     writer: Client,
     datapath: Uuid,
-    _directory: tempfile::TempDir,
 }
 
 impl Database {
     async fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name).display().to_string();
-        let created = program("usr/bin/ovsdb-tool")
-            .args(["create", &path("db")])
-            .arg(image::image().join("usr/share/ovn/ovn-sb.ovsschema"))
-            .status()
-            .await
-            .unwrap();
-        assert!(created.success(), "ovsdb-tool: {created}");
-        let server = program("usr/sbin/ovsdb-server")
-            .arg(format!("--remote=punix:{}", path("sock")))
-            .arg(format!("--unixctl={}", path("control")))
-            .args([format!("--log-file={}", path("log")), "-vconsole:off".to_owned(), path("db")])
-            .spawn()
-            .unwrap();
-        let remote = format!("unix:{}", path("sock"));
-        let (writer, _) = Client::start(Options::new(remote.parse().unwrap(), "OVN_Southbound"));
+        let server = Server::start(&[SOUTHBOUND]);
+        let (writer, _) = Client::start(Options::new(server.remote.parse().unwrap(), SOUTHBOUND.name));
         writer.ready().await.unwrap();
         let datapath = Uuid::new_v4();
         let row = row([("tunnel_key", Datum::integer(1))]);
         writer.transact(Operation::insert("Datapath_Binding", datapath, row)).await.unwrap();
-        Self {
-            server,
-            remote,
-            writer,
-            datapath,
-            _directory: directory,
-        }
+        Self { server, writer, datapath }
     }
 
     /// The watch of a node, connected.
     async fn watch(&self, node: &'static str) -> Arc<Southbound> {
-        let (southbound, follow) = Southbound::start(node, crate::databases::Southbound::Fixed(self.remote.parse().unwrap()), None);
+        let (southbound, follow) = Southbound::start(node, crate::databases::Southbound::Fixed(self.server.remote.parse().unwrap()), None);
         tokio::spawn(follow);
         southbound.until(|state| state.connected.then_some(())).await;
         southbound
@@ -87,10 +53,9 @@ impl Database {
 
     /// Waits until a node sees its port; the server must live that long.
     async fn seen(&mut self, southbound: &Southbound, port: &str) {
-        tokio::select! {
-            () = southbound.until(|state| state.binding(port).map(|_| ())) => {}
-            status = self.server.wait() => panic!("the server ended while {port} was awaited: {status:?}"),
-            () = tokio::time::sleep(Duration::from_secs(30)) => panic!("{port} is never shown"),
+        let shown = southbound.until(|state| state.binding(port).map(|_| ()));
+        if tokio::time::timeout(Duration::from_secs(30), shown).await.is_err() {
+            panic!("{port} is never shown; has the server ended? {:?}", self.server.ended());
         }
     }
 }

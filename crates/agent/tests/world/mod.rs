@@ -3,8 +3,6 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
 pub mod api;
-#[path = "../../../../tests/image.rs"]
-mod image;
 pub mod services;
 
 use std::fs;
@@ -109,7 +107,7 @@ impl World {
         fs::copy(programs.join("netloom-cni"), root.join("upper/opt/cni/bin/netloom-cni")).unwrap();
         fs::copy(programs.join("examples/agent"), root.join("upper/opt/cni/bin/agent")).unwrap();
 
-        let (at, image) = (root.display(), image::image());
+        let (at, image) = (root.display(), netloom_fixtures::image());
         let script = format!(
             "set -e; mount -t overlay overlay -o lowerdir={image},upperdir={at}/upper,workdir={at}/work {at}/merged
              cd {at}/merged; mount -t proc proc proc; mount -t sysfs sysfs sys; mount --rbind /dev dev

@@ -3,7 +3,7 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Output, Stdio},
     sync::Arc,
 };
@@ -132,8 +132,7 @@ fn kubectl() -> PathBuf {
     if let Some(path) = std::env::var_os("NETLOOM_KUBECTL") {
         return path.into();
     }
-    let image = std::env::var_os("NETLOOM_IMAGE").unwrap_or_else(|| "/var/cache/netloom/image/rootfs".into());
-    let path = Path::new(&image).join("usr/bin/kubectl");
+    let path = netloom_fixtures::image().join("usr/bin/kubectl");
     assert!(path.exists(), "no kubectl at {}: run `make rootfs` first", path.display());
     path
 }

@@ -282,13 +282,6 @@ impl World {
 
     /// A program of the image, which sees this world's directory as /mnt and the product as /opt. Mounts are its own.
     fn in_image(&self, program: &[&str]) -> Command {
-        let image = std::env::var_os("NETLOOM_IMAGE").unwrap_or_else(|| "/var/cache/netloom/image/rootfs".into());
-        let image = Path::new(&image);
-        assert!(
-            image.join("usr/sbin/ovsdb-server").exists(),
-            "no node image at {}: run `make rootfs` first",
-            image.display()
-        );
         let product = Path::new(env!("CARGO_BIN_EXE_netloom")).parent().unwrap();
         let script = r#"
             set -e
@@ -298,7 +291,9 @@ impl World {
         "#;
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", script, "sh"]);
-        command.args([self.directory.path(), product, image]).args(program);
+        command
+            .args([self.directory.path(), product, &netloom_fixtures::image()])
+            .args(program);
         command
             .env("RUST_LOG", "info")
             .env("NO_COLOR", "1")

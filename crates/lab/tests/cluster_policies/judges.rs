@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::questions::World;
+use netloom_lab_fixtures::policies::World;
 
 /// The world of network policies, with cluster-wide ones.
 pub struct Judges {
@@ -13,7 +13,7 @@ pub struct Judges {
 impl Judges {
     pub fn up() -> Self {
         Self {
-            world: World::up(),
+            world: World::up("cluster-policies"),
             markers: AtomicUsize::new(0),
         }
     }

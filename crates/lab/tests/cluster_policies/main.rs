@@ -2,25 +2,15 @@
 //! two nodes, in both families, over TCP and UDP. Runs on the userspace datapath here and on the kernel's in `make test-kernel`.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[path = "../services/ask.rs"]
-mod ask;
-#[allow(dead_code)] // pods that are just born
-#[path = "../policies/connections.rs"]
-mod connections;
 mod judges;
-#[allow(dead_code)] // what only network policies need
-#[path = "../policies/questions.rs"]
-mod questions;
-#[path = "../world/mod.rs"]
-mod world;
 
 use std::net::IpAddr;
 
-use ask::Protocol;
 use judges::Judges;
 use netloom_lab::Machine;
-use questions::{Question, TCP, policy};
-use world::{ended, host_pod, wait_ready};
+use netloom_lab_fixtures::ask::Protocol;
+use netloom_lab_fixtures::policies::{Question, TCP, are_cut_but_for_the_allowed, policy};
+use netloom_lab_fixtures::world::{ended, host_pod, wait_ready};
 
 const WEB: &str = "{ pods: { namespaceSelector: { matchLabels: { team: shop } }, podSelector: { matchLabels: { app: web } } } }";
 const CLIENTS: &str = "{ pods: { namespaceSelector: {}, podSelector: { matchLabels: { app: client } } } }";
@@ -52,7 +42,7 @@ fn cluster_policies_come_before_and_after_network_policies() {
 fn a_denial_cuts_connections_that_last(judges: &Judges) {
     let rules = format!("ingress: [{{ action: Accept, from: [{SHOP}] }}, {{ action: Deny, from: [{ALL}] }}]");
     for tier in ["Admin", "Baseline"] {
-        connections::are_cut_but_for_the_allowed(&judges.world, || judges.cluster("tighter", tier, 10, WEB, &rules));
+        are_cut_but_for_the_allowed(&judges.world, || judges.cluster("tighter", tier, 10, WEB, &rules));
         judges.forget_cluster(&["tighter"]);
     }
 }

@@ -1,8 +1,8 @@
 //! Apps and security groups: closed by a label or an annotation, opened by policies and rules.
 
 use crate::questions::{ISOLATED, Way, World, pod};
-use crate::world::wait_ready;
 use crate::{Protocol, wait_event};
+use netloom_lab_fixtures::world::wait_ready;
 
 /// Pods of one app reach each other; others come in where a policy lets them, and nodes always do.
 pub fn apps_are_closed_until_a_policy_opens_them(world: &World) {

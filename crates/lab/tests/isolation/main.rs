@@ -2,23 +2,19 @@
 //! across nodes. What an operator types to see it is typed here.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[path = "../services/ask.rs"]
-mod ask;
 mod groups;
 mod machines;
 mod questions;
-#[path = "../world/mod.rs"]
-mod world;
 
 use std::net::IpAddr;
 
 use netloom_lab::Machine;
 
-use ask::Protocol;
 use groups::{apps_are_closed_until_a_policy_opens_them, security_groups_allow_what_their_rules_say};
 use machines::machines_are_what_pods_are;
+use netloom_lab_fixtures::ask::Protocol;
+use netloom_lab_fixtures::world::{echo_requests, ended};
 use questions::{ISOLATED, NODE_PORT, Way, World};
-use world::{echo_requests, ended};
 
 #[test]
 fn isolation_says_who_reaches_whom() {

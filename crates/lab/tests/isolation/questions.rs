@@ -8,8 +8,8 @@ use std::thread;
 
 use netloom_lab::Shell;
 
-use crate::ask::{Ask, Protocol, answered, ask};
-use crate::world::{Checked, lab_with, wait_no_row, wait_ready};
+use netloom_lab_fixtures::ask::{Ask, Protocol, answered, ask};
+use netloom_lab_fixtures::world::{Checked, lab_with, wait_no_row, wait_ready};
 
 pub const TCP: u16 = 8080;
 pub const UDP: u16 = 9090;

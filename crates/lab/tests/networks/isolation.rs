@@ -3,7 +3,7 @@
 use crate::link::{heard, heard_by_gateway, link_local};
 use crate::objects::{SUBNETS, namespace, namespace_on, network, pod, service};
 use crate::questions::{Answer, World};
-use crate::world::ended;
+use netloom_lab_fixtures::world::ended;
 
 /// Namespaces `a` and `d` are on a network that is isolated, `b` and `c` on one that is not; `c` and `d` are isolated themselves.
 #[test]

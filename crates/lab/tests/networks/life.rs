@@ -7,10 +7,10 @@ use netloom_lab::Signal;
 use netloom_lab::echo::client::Attempt;
 use serde_json::{Value, json};
 
-use crate::ask::{Ask, Protocol, ask, failed};
 use crate::objects::{SUBNETS, TCP, namespace_on, network, pod, pod_with};
 use crate::questions::{Answer, World};
-use crate::world::drift;
+use netloom_lab_fixtures::ask::{Ask, Protocol, ask, failed};
+use netloom_lab_fixtures::world::drift;
 
 use Answer::Itself;
 

@@ -2,7 +2,7 @@
 //! that nobody needs. What counts is what the target's kernel received, for an answer may get lost in any case.
 
 use crate::questions::World;
-use crate::world::echo_requests;
+use netloom_lab_fixtures::world::echo_requests;
 
 /// How many of two echo requests to an address, with further options of ping, each of these pods has heard.
 pub fn heard(world: &World, from: &str, to: &str, by: &[&str]) -> Vec<u64> {

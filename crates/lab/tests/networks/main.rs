@@ -1,8 +1,6 @@
 //! Networks that users define, with real packets: who answers and whom it saw, in both families, on one node and across nodes.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[path = "../services/ask.rs"]
-mod ask;
 mod isolation;
 mod life;
 mod link;
@@ -12,5 +10,3 @@ mod questions;
 mod routes;
 mod services;
 mod tenants;
-#[path = "../world/mod.rs"]
-mod world;

@@ -5,11 +5,11 @@ use std::thread;
 
 use netloom_lab::echo::client::Attempt;
 
-use crate::ask::{Ask, Protocol, answered, ask, failed};
 use crate::link::heard_by_gateway;
 use crate::objects::{SUBNETS, TCP, UDP, namespace_on, network, pod_with, policy, service};
 use crate::questions::{Answer, Line, World};
-use crate::world::{ended, wait_ready};
+use netloom_lab_fixtures::ask::{Ask, Protocol, answered, ask, failed};
+use netloom_lab_fixtures::world::{ended, wait_ready};
 
 use Answer::{Itself, Nobody, Pods};
 

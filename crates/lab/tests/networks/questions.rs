@@ -9,9 +9,9 @@ use std::thread;
 use netloom_lab::echo::client::Attempt;
 use netloom_lab::{Machine, Shell};
 
-use crate::ask::Protocol;
 use crate::objects::{TCP, UDP, policy};
-use crate::world::{Checked, lab_with, wait_no_row, wait_ready};
+use netloom_lab_fixtures::ask::Protocol;
+use netloom_lab_fixtures::world::{Checked, lab_with, wait_no_row, wait_ready};
 
 /// Questions to a service: that one of three backends never answers by chance is less likely than one in five million.
 const MANY: usize = 40;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::link::heard;
 use crate::objects::{SUBNETS, TCP, UDP, namespace_on, network, pod, pod_with};
 use crate::questions::{Answer, Line, World};
-use crate::world::ended;
+use netloom_lab_fixtures::world::ended;
 
 /// What is behind the pod that leads there.
 const BEHIND: [&str; 2] = ["10.9.0.1", "fd09::1"];

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use netloom_lab::Machine;
 
-use crate::ask::Protocol;
 use crate::objects::{SUBNETS, namespace_on, network, pod, pod_with, service};
 use crate::questions::{Answer, Line, World};
-use crate::world::{announced_by, ended};
+use netloom_lab_fixtures::ask::Protocol;
+use netloom_lab_fixtures::world::{announced_by, ended};
 
 const HOST_PORT: u16 = 18080;
 const WEB: &[&str] = &["red/web-1", "red/web-2"];

@@ -2,7 +2,7 @@
 
 use crate::objects::{SUBNETS, namespace_on, network, pod};
 use crate::questions::{Answer, World};
-use crate::world::ended;
+use netloom_lab_fixtures::world::ended;
 
 const NODES: [&str; 3] = ["node1", "node2", "node3"];
 

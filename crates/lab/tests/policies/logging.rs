@@ -3,16 +3,16 @@
 
 use std::thread;
 
-use crate::ask::{Ask, Protocol, ask};
-use crate::questions::{TCP, UDP, World, policy};
-use crate::world::ended;
+use netloom_lab_fixtures::ask::{Ask, Protocol, ask};
+use netloom_lab_fixtures::policies::{TCP, UDP, World, policy};
+use netloom_lab_fixtures::world::ended;
 
 /// What the annotation is called, to be set and taken away.
 const LOG: &str = "netloom.io/policy-log";
 
 #[test]
 fn verdicts_are_logged_with_names() {
-    let world = World::named("logging");
+    let world = World::up("logging");
     annotate(&world, &["namespace", "shop"], &format!("{LOG}=all"));
     policies_are_named(&world);
     apps_are_named(&world);

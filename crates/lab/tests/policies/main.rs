@@ -2,30 +2,25 @@
 //! and UDP. Runs on the userspace datapath here and on the kernel's in `make test-kernel`.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[path = "../services/ask.rs"]
-mod ask;
 mod connections;
 mod logging;
 mod operations;
-mod questions;
-#[path = "../world/mod.rs"]
-mod world;
 
 use std::net::IpAddr;
 
-use ask::{Ask, Protocol, answered, ask};
 use connections::{a_new_pod_is_isolated_from_its_first_packet, connections_end_with_what_allowed_them};
 use netloom_lab::Machine;
+use netloom_lab_fixtures::ask::{Ask, Protocol, answered, ask};
+use netloom_lab_fixtures::policies::{Question, TCP, UDP, World, policy};
+use netloom_lab_fixtures::world::{Target, ended, failures, probes};
 use operations::every_operation_takes_hold_and_concerns_nobody_else;
-use questions::{Question, TCP, UDP, World, policy};
-use world::{Target, ended, failures, probes};
 
 /// 1500 of the underlay less Geneve.
 const POD_MTU: u16 = 1442;
 
 #[test]
 fn policies_say_who_reaches_whom() {
-    let world = World::up();
+    let world = World::up("policies");
     nothing_is_closed_without_a_policy(&world);
     a_denial_closes_and_its_end_opens(&world);
     peers_are_chosen_by_labels(&world);

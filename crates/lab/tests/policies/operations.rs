@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use netloom_lab::echo::client::Attempt;
 
-use crate::ask::{Ask, Protocol, answered, ask, failed};
-use crate::questions::{TCP, UDP, World, pod, policy};
-use crate::world::wait_ready;
+use netloom_lab_fixtures::ask::{Ask, Protocol, answered, ask, failed};
+use netloom_lab_fixtures::policies::{TCP, UDP, World, pod, policy};
+use netloom_lab_fixtures::world::wait_ready;
 
 const DENY: &str = "{ podSelector: { matchLabels: { app: web } } }";
 const CLIENTS: &str =

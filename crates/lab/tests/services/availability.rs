@@ -6,9 +6,9 @@ use std::thread;
 
 use netloom_lab::{Lab, Signal};
 
-use crate::ask::{Ask, Protocol, answered, ask, failed, names};
-use crate::world::{addresses, announced_by, drift, lab, pod, wait_ready};
 use crate::{POOL, backend, backends_are, field, service, settle, steady_lab, vip_is, wait_for};
+use netloom_lab_fixtures::ask::{Ask, Protocol, answered, ask, failed, names};
+use netloom_lab_fixtures::world::{addresses, announced_by, drift, lab, pod, wait_ready};
 
 const CHANGES: usize = 200;
 

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use netloom_lab::{Lab, Machine};
 
-use crate::ask::{Ask, Protocol, ask, failed, kernel_datapath, names};
-use crate::world::{addresses, pod, wait_ready};
 use crate::{POOL, backend, backends_are, field, service, steady_lab, wait_for};
+use netloom_lab_fixtures::ask::{Ask, Protocol, ask, failed, kernel_datapath, names};
+use netloom_lab_fixtures::world::{addresses, pod, wait_ready};
 
 #[test]
 fn connections_go_where_they_should() {

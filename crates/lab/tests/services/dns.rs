@@ -2,8 +2,8 @@
 
 use netloom_lab::Lab;
 
-use crate::world::{addresses, lab, pod, wait_ready};
 use crate::{backend, field, service};
+use netloom_lab_fixtures::world::{addresses, lab, pod, wait_ready};
 
 #[test]
 fn names_resolve_out_of_the_box() {

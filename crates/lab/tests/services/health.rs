@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use netloom_lab::{Lab, Machine};
 
-use crate::ask::{Ask, Protocol, ask, names};
-use crate::world::{addresses, lab, pod, wait_ready};
 use crate::{POOL, backend, backends_are, field, service, settle, wait_for};
+use netloom_lab_fixtures::ask::{Ask, Protocol, ask, names};
+use netloom_lab_fixtures::world::{addresses, lab, pod, wait_ready};
 
 #[test]
 fn the_sick_are_taken_out_and_come_back() {

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use netloom_lab::{Lab, Machine};
 
-use crate::ask::{Ask, Protocol, ask, names};
-use crate::world::{addresses, drift, lab, pod, wait_ready};
 use crate::{POOL, backend, backends_are, field, service, settle};
+use netloom_lab_fixtures::ask::{Ask, Protocol, ask, names};
+use netloom_lab_fixtures::world::{addresses, drift, lab, pod, wait_ready};
 
 const NODES: [&str; 3] = ["node1", "node2", "node3"];
 

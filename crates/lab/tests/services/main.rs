@@ -2,7 +2,6 @@
 //! Runs on the userspace datapath here and on the kernel's, with SCTP, in `make test-kernel`.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-mod ask;
 mod availability;
 mod balance;
 mod dns;
@@ -10,12 +9,11 @@ mod health;
 mod kube_proxy;
 mod table;
 mod trouble;
-#[path = "../world/mod.rs"]
-mod world;
 
 use std::net::{IpAddr, SocketAddr};
 
 use netloom_lab::Lab;
+use netloom_lab_fixtures::world;
 
 /// A lab whose nodes do not take each other for dead while this machine is busy with something else for a third of a second: external
 /// addresses stay where they are, and with them the connections through them.

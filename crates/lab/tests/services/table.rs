@@ -10,9 +10,9 @@ use std::thread;
 use netloom_lab::echo::client::Attempt;
 use netloom_lab::{Lab, Machine, Shell};
 
-use crate::ask::{Ask, Protocol, answered, ask, failed, names};
-use crate::world::{addresses, announced_by, ended, pod, wait_ready};
 use crate::{POOL, backend, field, service, steady_lab, wait_for};
+use netloom_lab_fixtures::ask::{Ask, Protocol, answered, ask, failed, names};
+use netloom_lab_fixtures::world::{addresses, announced_by, ended, pod, wait_ready};
 
 /// Two backends and so many questions: that one of them never answers by chance is less likely than one in eight million.
 const QUESTIONS: usize = 24;

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use netloom_lab::{Lab, Machine};
 
-use crate::ask::{Ask, Protocol, ask, names};
-use crate::world::{addresses, drift, ended, event, lab_with, pod, wait_ready};
 use crate::{acl_mentions, backend, backends_are, field, service, wait_for};
+use netloom_lab_fixtures::ask::{Ask, Protocol, ask, names};
+use netloom_lab_fixtures::world::{addresses, drift, ended, event, lab_with, pod, wait_ready};
 
 #[test]
 fn mistakes_are_answered_and_other_services_go_on() {

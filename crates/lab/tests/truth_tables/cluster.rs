@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use crate::generate::{self, Known, Random, Shape, of_kind, text};
-use crate::world::{Checked, lab_with, wait_ready};
+use netloom_lab_fixtures::generate::{self, Known, Random, Shape, of_kind, text};
+use netloom_lab_fixtures::world::{Checked, lab_with, wait_ready};
 
 /// Label with the service a pod is behind.
 const SERVES: &str = "serves";

@@ -5,19 +5,13 @@
 //! seed, `NETLOOM_CLUSTERS` how many follow.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[path = "../services/ask.rs"]
-mod ask;
 mod cluster;
-#[path = "../verdicts/generate/mod.rs"]
-mod generate;
 mod table;
-#[path = "../world/mod.rs"]
-mod world;
 
-use ask::kernel_datapath;
 use cluster::Cluster;
-use generate::{Feature, Shape};
-use world::ended;
+use netloom_lab_fixtures::ask::kernel_datapath;
+use netloom_lab_fixtures::generate::{Feature, Shape};
+use netloom_lab_fixtures::world::ended;
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| {

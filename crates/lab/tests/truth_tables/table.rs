@@ -8,9 +8,9 @@ use netloom_lab::echo::client::Attempt;
 use netloom_policy::{Name, Source, Target, judge};
 use serde_json::Value;
 
-use crate::ask::{Protocol, kernel_datapath};
 use crate::cluster::Cluster;
-use crate::generate::{of_kind, text};
+use netloom_lab_fixtures::ask::{Protocol, kernel_datapath};
+use netloom_lab_fixtures::generate::{of_kind, text};
 
 /// How long an answer may take that must come, and how often it is asked for; and how long one is waited for that must not.
 const PATIENCE_MS: u32 = 8_000;

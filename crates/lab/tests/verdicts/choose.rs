@@ -8,9 +8,9 @@ use netloom_network::ipam::{MANAGEMENT_HOST, Mac};
 use netloom_policy::{Name, Protocol, Source, Target};
 use serde_json::Value;
 
-use crate::generate::{Random, of_kind, text};
 use crate::questions::{Expected, Question};
 use crate::world::{Compiler, Port, World, node_addresses, pod_name};
+use netloom_lab_fixtures::generate::{Random, of_kind, text};
 
 /// Ports to ask about: those that pods have, and some that nobody has.
 const PORTS: &[u16] = &[80, 80, 81, 81, 8080, 5060, 9, 1, 65535];

@@ -6,7 +6,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod choose;
-mod generate;
 mod ovn;
 mod questions;
 mod shrink;
@@ -16,7 +15,7 @@ use netloom_contract::external_id::KEY;
 use std::collections::BTreeMap;
 
 use choose::questions;
-use generate::{Random, Shape};
+use netloom_lab_fixtures::generate::{self, Random, Shape};
 use netloom_network::{Member, Northbound, RowId};
 use netloom_ovsdb::Datum;
 use ovn::Ovn;
@@ -66,8 +65,7 @@ async fn what_ovn_does_is_what_the_policies_say() {
 
 /// Goes through clusters one after the other; each is written as the difference from the one before.
 async fn look_at(seeds: impl Iterator<Item = u64>) -> Counts {
-    let directory = tempfile::tempdir().unwrap();
-    let mut ovn = Ovn::start(directory.path()).await;
+    let mut ovn = Ovn::start().await;
     let mut compiler = Compiler::default();
     let mut counts = Counts::new();
     for seed in seeds {
@@ -105,8 +103,7 @@ async fn report(seed: u64, ovn: &mut Ovn, compiler: &mut Compiler, world: World,
 /// The comparison can fail: without an ACL of any kind, or what routers drop, a question has another answer.
 #[tokio::test]
 async fn a_missing_acl_is_found() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut ovn = Ovn::start(directory.path()).await;
+    let mut ovn = Ovn::start().await;
     let mut compiler = Compiler::default();
     let kinds = [
         "deny/",
@@ -152,8 +149,7 @@ async fn a_missing_acl_is_found() {
 /// However many policies select a pod, they add up.
 #[tokio::test]
 async fn a_thousand_policies_on_every_pod_of_a_namespace_add_up() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut ovn = Ovn::start(directory.path()).await;
+    let mut ovn = Ovn::start().await;
     let mut compiler = Compiler::default();
     let shape = Shape {
         features: Vec::new(),

@@ -1,17 +1,14 @@
 //! A real OVN without packets: the image's database server with both databases, northd, and `ovn-trace`, which is asked over its control
 //! socket because a process for each question would read the whole Southbound each time. Every wait is for an event or an answer.
 
-#[path = "../../../../tests/image.rs"]
-mod image;
-
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use image::{image, program};
 use netloom_controller::monitored_tables;
+use netloom_fixtures::{NORTHBOUND, SOUTHBOUND, Server, program};
 use netloom_network::{Northbound, Scope, diff};
 use netloom_ovsdb::{Client, Datum, Event, Events, MonitorTable, Operation, Options, Row, Transaction, Uuid};
 use serde_json::{Value, json};
@@ -25,7 +22,8 @@ const USED_UP: &str = "default (use --ct";
 
 /// Both databases, northd and what the Northbound holds.
 pub struct Ovn {
-    directory: PathBuf,
+    northd: Child,
+    server: Server,
     client: Client,
     events: Events,
     observed: Northbound,
@@ -33,56 +31,35 @@ pub struct Ovn {
     global: Option<Uuid>,
     asked: i64,
     done: i64,
-    children: Vec<Child>,
 }
 
 impl Ovn {
-    pub async fn start(directory: &Path) -> Self {
-        let path = |name: &str| directory.join(name).display().to_string();
-        for (database, schema) in [("nb.db", "ovn-nb.ovsschema"), ("sb.db", "ovn-sb.ovsschema")] {
-            let schema = image().join("usr/share/ovn").join(schema);
-            let made = program("usr/bin/ovsdb-tool")
-                .args(["create", &path(database)])
-                .arg(schema)
-                .output()
-                .unwrap();
-            assert!(made.status.success(), "ovsdb-tool: {}", String::from_utf8_lossy(&made.stderr));
-        }
-        let remote = format!("unix:{}", path("db.sock"));
-        let server = program("usr/sbin/ovsdb-server")
-            .arg(format!("--remote=p{remote}"))
-            .arg(format!("--unixctl={}", path("db.control")))
-            .arg(format!("--log-file={}", path("db.log")))
-            .args(["-vconsole:off", &path("nb.db"), &path("sb.db")])
-            .stdin(Stdio::null())
-            .spawn();
-        let mut options = Options::new(remote.parse().unwrap(), "OVN_Northbound");
+    pub async fn start() -> Self {
+        let server = Server::start(&[NORTHBOUND, SOUTHBOUND]);
+        let mut options = Options::new(server.remote.parse().unwrap(), NORTHBOUND.name);
         options.monitor = monitored_tables();
         options.monitor.push(MonitorTable::all("NB_Global"));
         let (client, events) = Client::start(options);
+        tokio::time::timeout(PATIENCE, client.ready()).await.expect("no database").unwrap();
+        let path = |name: &str| server.folder().join(name).display().to_string();
+        let northd = program("usr/bin/ovn-northd")
+            .arg(format!("--ovnnb-db={}", server.remote))
+            .arg(format!("--ovnsb-db={}", server.remote))
+            .arg(format!("--unixctl={}", path("northd.control")))
+            .arg(format!("--log-file={}", path("northd.log")))
+            .arg("-vconsole:off")
+            .stdin(Stdio::null())
+            .spawn();
         let mut ovn = Self {
-            directory: directory.to_owned(),
+            northd: northd.unwrap(),
+            server,
             client,
             events,
             observed: Northbound::default(),
             global: None,
             asked: 0,
             done: 0,
-            children: vec![server.unwrap()],
         };
-        tokio::time::timeout(PATIENCE, ovn.client.ready())
-            .await
-            .expect("no database")
-            .unwrap();
-        let northd = program("usr/bin/ovn-northd")
-            .arg(format!("--ovnnb-db={remote}"))
-            .arg(format!("--ovnsb-db={remote}"))
-            .arg(format!("--unixctl={}", path("northd.control")))
-            .arg(format!("--log-file={}", path("northd.log")))
-            .arg("-vconsole:off")
-            .stdin(Stdio::null())
-            .spawn();
-        ovn.children.push(northd.unwrap());
         while ovn.global.is_none() {
             ovn.next("northd").await;
         }
@@ -115,7 +92,7 @@ impl Ovn {
 
     /// Reads the Southbound as it is now, for so many questions.
     pub fn tracer(&self, questions: usize) -> Tracer {
-        Tracer::start(&self.directory, questions)
+        Tracer::start(&self.server, questions)
     }
 
     async fn next(&mut self, waiting_for: &str) {
@@ -155,10 +132,8 @@ impl Ovn {
 
 impl Drop for Ovn {
     fn drop(&mut self) {
-        for child in self.children.iter_mut().rev() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+        self.northd.kill().unwrap();
+        self.northd.wait().unwrap();
     }
 }
 
@@ -168,10 +143,10 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    fn start(directory: &Path, questions: usize) -> Self {
-        let control = directory.join("trace.control");
+    fn start(server: &Server, questions: usize) -> Self {
+        let control = server.folder().join("trace.control");
         let status = program("usr/bin/ovn-trace")
-            .arg(format!("--db=unix:{}", directory.join("db.sock").display()))
+            .arg(format!("--db={}", server.remote))
             .arg(format!("--unixctl={}", control.display()))
             .args(["--detach", "--no-chdir", "-vconsole:off"])
             .args(vec!["--ct=new"; CONNTRACK_STEPS * questions])

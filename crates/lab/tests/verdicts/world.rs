@@ -10,7 +10,7 @@ use netloom_network::settings::nth_host;
 use netloom_network::{Object, Planner, PodName, check};
 use serde_json::{Value, json};
 
-use crate::generate::{self, Known, Random, Shape, of_kind, text};
+use netloom_lab_fixtures::generate::{self, Known, Random, Shape, of_kind, text};
 
 /// Addresses of nobody in the cluster.
 pub const OUTSIDE: [&str; 4] = ["192.0.2.7", "198.51.100.9", "2001:db8::7", "2001:db8:1::9"];

@@ -70,7 +70,7 @@ async fn a_condition_selects_rows_and_can_change() {
         async move { client.set_condition(SWITCH, vec![Condition::equal("name", "c")]).await }
     });
     tokio::task::yield_now().await;
-    database.server.start();
+    database.server.run();
     within(change).await.unwrap().unwrap();
     assert_eq!(shown(), sorted(&["c"]));
 }

@@ -96,7 +96,7 @@ async fn changes_missed_during_a_disconnection_arrive_as_an_update() {
     until(&mut events, |event| matches!(event, Event::Disconnected(_)).then_some(())).await;
     insert(&writer, "missed").await.unwrap();
     within(writer.transact(Operation::delete(SWITCH, id("seen")))).await.unwrap();
-    cluster.members[follower].start();
+    cluster.members[follower].run();
 
     assert!(connected(&mut events).await.1, "resumed");
     // The restarted member may still be catching up, so the changes come in one update or in several.

@@ -36,7 +36,7 @@ async fn a_restarted_server_is_found_again() {
     let unsent = client.transact(Operation::delete(SWITCH, id("a"))).await;
     assert_eq!(unsent, Err(TransactError::NotConnected));
 
-    database.server.start();
+    database.server.run();
     assert!(matches!(next(&mut events).await, Event::Connected { resumed: false, .. }));
     let Event::Snapshot(replica) = next(&mut events).await else {
         panic!("a snapshot follows")

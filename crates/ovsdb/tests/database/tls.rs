@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
+use netloom_fixtures::{Certificate, NORTHBOUND, Server};
 use netloom_ovsdb::{ConnectError, Event, Operation, Tls};
 
-use crate::support::{Standalone, connect, free_port, options, within};
+use crate::support::{connect, options, within};
 
 fn openssl(directory: &Path, arguments: &str) {
     let output = Command::new("openssl")
@@ -52,17 +53,16 @@ async fn both_sides_are_authenticated() {
     certificate(files.path(), "ca", "server");
     certificate(files.path(), "ca", "client");
 
-    let port = free_port();
-    let show = |name: &str| path(name).display().to_string();
-    let more = vec![
-        format!("--private-key={}", show("server.key")),
-        format!("--certificate={}", show("server.pem")),
-        format!("--ca-cert={}", show("ca.pem")),
-    ];
-    let directory = tempfile::tempdir().unwrap();
-    let database = Standalone::listening(directory, format!("ssl:127.0.0.1:{port}"), format!("pssl:{port}:127.0.0.1"), more);
+    let database = Server::start_with_tls(
+        NORTHBOUND,
+        &Certificate {
+            key: path("server.key"),
+            certificate: path("server.pem"),
+            authority: path("ca.pem"),
+        },
+    );
 
-    let mut trusting = options(&database.server.remote);
+    let mut trusting = options(&database.remote);
     trusting.tls = Some(Tls {
         ca: path("ca.pem"),
         cert: path("client.pem"),

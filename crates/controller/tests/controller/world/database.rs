@@ -1,15 +1,10 @@
 //! The Northbound server, and a client that watches it: what is in it, and what changed since the test last looked.
 
-#[path = "../../../../../tests/image.rs"]
-mod image;
+use std::collections::BTreeMap;
 
 use netloom_contract::external_id::KEY;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-
-use image::{image, program};
 use netloom_controller::monitored_tables;
+use netloom_fixtures::{NORTHBOUND, Server};
 use netloom_network::PodName;
 use netloom_ovsdb::{Client, Condition, Datum, Event, Events, Mutation, Operation, Options, Replica, Row, RowChange, Transaction, Uuid};
 
@@ -34,7 +29,6 @@ pub fn row<const N: usize>(columns: [(&str, Datum); N]) -> Row {
 
 /// A standalone Northbound server and its contents as events tell them.
 pub struct Database {
-    pub remote: String,
     server: Server,
     client: Client,
     events: Events,
@@ -43,15 +37,13 @@ pub struct Database {
 }
 
 impl Database {
-    pub async fn start(directory: &Path) -> Self {
-        let server = Server::new(directory);
-        let remote = format!("unix:{}", server.socket());
-        let mut options = Options::new(remote.parse().unwrap(), "OVN_Northbound");
+    pub async fn start() -> Self {
+        let server = Server::start(&[NORTHBOUND]);
+        let mut options = Options::new(server.remote.parse().unwrap(), NORTHBOUND.name);
         options.monitor = monitored_tables();
         let (client, events) = Client::start(options);
         within("the database", client.ready()).await.unwrap();
         let mut database = Database {
-            remote,
             server,
             client,
             events,
@@ -62,11 +54,16 @@ impl Database {
         database
     }
 
+    /// Where the server is reached.
+    pub fn remote(&self) -> &str {
+        &self.server.remote
+    }
+
     /// Stops the server, gives it an empty database and starts it again.
     pub async fn lose_everything(&mut self) {
         self.server.kill();
         self.server.create();
-        self.server.start();
+        self.server.run();
         while !matches!(self.next("the server to come back").await, Event::Snapshot(_)) {}
     }
 
@@ -74,7 +71,7 @@ impl Database {
     pub async fn stopped_during(&mut self, meanwhile: impl Future<Output = ()>) {
         self.server.kill();
         meanwhile.await;
-        self.server.start();
+        self.server.run();
         while !matches!(self.next("the server to come back").await, Event::Snapshot(_)) {}
     }
 
@@ -171,7 +168,7 @@ impl Database {
 
     /// Takes a lock away from its holder, for as long as the client lives.
     pub async fn steal(&self, lock: &str) -> Client {
-        let mut options = Options::new(self.remote.parse().unwrap(), "OVN_Northbound");
+        let mut options = Options::new(self.server.remote.parse().unwrap(), NORTHBOUND.name);
         options.lock = Some(lock.to_owned());
         let (thief, _) = Client::start(options);
         within("the thief's connection", thief.ready()).await.unwrap();
@@ -240,67 +237,4 @@ fn find_named(replica: &Replica, table: &str, name: &str) -> Option<(Uuid, Row)>
 /// Whether a switch has a port.
 pub fn holds(switch: &Row, port: Uuid) -> bool {
     switch.get("ports").is_some_and(|ports| ports.uuids().any(|uuid| uuid == port))
-}
-
-/// The server process, killed when dropped.
-struct Server {
-    directory: PathBuf,
-    child: Option<Child>,
-}
-
-impl Server {
-    fn new(directory: &Path) -> Self {
-        let mut server = Server {
-            directory: directory.to_owned(),
-            child: None,
-        };
-        server.create();
-        server.start();
-        server
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.directory.join(name).display().to_string()
-    }
-
-    fn socket(&self) -> String {
-        self.path("nb.sock")
-    }
-
-    /// Makes an empty database.
-    fn create(&self) {
-        let _ = std::fs::remove_file(self.path("nb.db"));
-        let schema = image().join("usr/share/ovn/ovn-nb.ovsschema");
-        let made = program("usr/bin/ovsdb-tool")
-            .args(["create", &self.path("nb.db")])
-            .arg(schema)
-            .output();
-        let made = made.unwrap();
-        assert!(made.status.success(), "ovsdb-tool: {}", String::from_utf8_lossy(&made.stderr));
-    }
-
-    fn start(&mut self) {
-        let child = program("usr/sbin/ovsdb-server")
-            .arg(format!("--remote=punix:{}", self.socket()))
-            .arg(format!("--unixctl={}", self.path("nb.control")))
-            .arg(format!("--log-file={}", self.path("nb.log")))
-            .args(["-vconsole:off", &self.path("nb.db")])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        self.child = Some(child.unwrap());
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }

@@ -44,7 +44,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         World {
             kubernetes: Kubernetes::start(directory.path()).await,
-            database: Database::start(directory.path()).await,
+            database: Database::start().await,
             directory,
         }
     }
@@ -62,7 +62,7 @@ impl World {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let options = Options {
             kubeconfig: Some(self.directory.path().join("kubeconfig")),
-            northbound: self.database.remote.clone(),
+            northbound: self.database.remote().to_owned(),
             databases: None,
             certificates: None,
             http: Some(address),

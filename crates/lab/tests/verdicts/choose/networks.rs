@@ -7,9 +7,9 @@ use netloom_policy::{Name, Source, Target};
 use serde_json::Value;
 
 use super::{PORTS, PROTOCOLS, name};
-use crate::generate::Random;
 use crate::questions::{Expected, Question};
 use crate::world::{Compiler, Port};
+use netloom_lab_fixtures::generate::Random;
 
 /// A question from a pod to one on a network.
 pub fn question(random: &mut Random, compiler: &Compiler, one: &Value, to: Port) -> Option<Question> {

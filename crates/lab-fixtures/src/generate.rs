@@ -2,7 +2,6 @@
 //!
 //! First come the objects pods depend on ([`objects`]); when their addresses are known, what says who may talk to whom ([`rules`]),
 //! because ranges of addresses are chosen around those that are there. Each kind of rule is a [`Feature`] with a file of its own.
-#![allow(dead_code)] // not every test uses all of it
 
 mod apps;
 mod cluster;
@@ -53,15 +52,21 @@ const NETWORKED: u64 = 5;
 /// How large and how wild.
 #[derive(Clone, Debug)]
 pub struct Shape {
+    /// The least and the greatest number of nodes.
     pub nodes: (u64, u64),
+    /// Of namespaces.
     pub namespaces: (u64, u64),
+    /// Of pods.
     pub pods: (u64, u64),
+    /// Of services.
     pub services: (u64, u64),
+    /// Of policies of each kind.
     pub policies: (u64, u64),
     /// Whether some objects have a mistake, as an API server would not let in.
     pub mistakes: bool,
     /// Whether pods may share their node's network or have ended, or be machines.
     pub odd_pods: bool,
+    /// What decides who talks to whom.
     pub features: Vec<Feature>,
 }
 

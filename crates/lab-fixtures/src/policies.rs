@@ -1,4 +1,6 @@
-//! A world of pods in two namespaces on two nodes, and questions whose answers are packets.
+//! A world of pods in two namespaces on two nodes, for tests of policies, and questions whose answers are packets.
+
+mod connections;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,11 +8,14 @@ use std::thread;
 
 use netloom_lab::Shell;
 
+pub use connections::are_cut_but_for_the_allowed;
+
 use crate::ask::{Ask, Protocol, answered, ask};
 use crate::world::{Checked, lab_with, wait_ready};
 
 /// A port of every pod; also `http`, but of `shop/web-2`.
 pub const TCP: u16 = 8080;
+/// Another port of every pod.
 pub const UDP: u16 = 9090;
 
 /// Pods of this world: namespace, name, node, labels and the number of their port `http`.
@@ -22,6 +27,7 @@ const PODS: [(&str, &str, &str, &str, u16); 5] = [
     ("other", "client", "node2", "app: client", TCP),
 ];
 
+/// A pod: namespace, name, node, labels and the number of its port `http`.
 pub fn pod((namespace, name, node, labels, http): (&str, &str, &str, &str, u16)) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{ name: {name}, namespace: {namespace}, labels: {{ {labels} }} }}\nspec:\n  nodeName: {node}\n  \
@@ -34,6 +40,7 @@ fn namespace(name: &str, labels: &str) -> String {
     format!("apiVersion: v1\nkind: Namespace\nmetadata: {{ name: {name}, labels: {{ {labels} }} }}\n---\n")
 }
 
+/// A network policy.
 pub fn policy(namespace: &str, name: &str, spec: &str) -> String {
     format!(
         "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{ name: {name}, namespace: {namespace} }}\nspec: {spec}\n---\n"
@@ -47,26 +54,28 @@ const SERVICES: &str = "apiVersion: v1\nkind: Service\nmetadata: { name: web, na
 
 /// The lab and how often it was waited for.
 pub struct World {
+    /// The lab.
     pub lab: Checked,
     markers: AtomicUsize,
 }
 
 /// One question: from whom, to which address and port, and whether there must be an answer.
 pub struct Question<'a> {
+    /// A pod (`namespace/name`), a node or `outside`.
     pub from: &'a str,
+    /// The address that is asked.
     pub to: IpAddr,
+    /// By which protocol.
     pub protocol: Protocol,
+    /// At which port.
     pub port: u16,
+    /// Whether there must be an answer.
     pub answer: bool,
 }
 
 impl World {
-    pub fn up() -> Self {
-        Self::named("policies")
-    }
-
-    /// One of its own, for a test that runs beside another.
-    pub fn named(test: &str) -> Self {
+    /// A world of its own for a test.
+    pub fn up(test: &str) -> Self {
         let world = Self {
             lab: lab_with(test, |spec| spec.nodes(2)),
             markers: AtomicUsize::new(0),
@@ -77,6 +86,7 @@ impl World {
         world
     }
 
+    /// A shell at a place; see [`Question::from`].
     pub fn shell(&self, place: &str) -> Shell<'_> {
         match place.split_once('/') {
             Some((namespace, name)) => self.lab.pod(namespace, name),
@@ -85,11 +95,13 @@ impl World {
         }
     }
 
+    /// Addresses of a pod (`namespace/name`).
     pub fn addresses(&self, pod: &str) -> Vec<IpAddr> {
         let (namespace, name) = pod.split_once('/').unwrap();
         self.field(namespace, &format!("pod/{name}"), "{.status.podIPs[*].ip}")
     }
 
+    /// Addresses in a field of an object.
     pub fn field(&self, namespace: &str, object: &str, path: &str) -> Vec<IpAddr> {
         let text = self
             .lab
@@ -104,6 +116,7 @@ impl World {
         self.settle();
     }
 
+    /// Deletes a network policy and waits until every node's switch has forgotten it.
     pub fn delete(&self, namespace: &str, policy: &str) {
         self.lab.kubectl(&["delete", "networkpolicy", "-n", namespace, policy]).unwrap();
         self.settle();
@@ -174,6 +187,7 @@ impl World {
         self.addresses(to).into_iter().map(question).collect()
     }
 
+    /// Asks all of them at the same time; every answer must be as it must be.
     pub fn check(&self, what: &str, questions: Vec<Vec<Question<'_>>>) {
         let questions: Vec<Question<'_>> = questions.into_iter().flatten().collect();
         assert_eq!(self.wrong(&questions), Vec::<String>::new(), "{what}");

@@ -1,5 +1,4 @@
 //! Questions to a service and their answers, by the lab's own client: many connections in one process, one line each.
-#![allow(dead_code)] // not every test asks in every way
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,8 +10,11 @@ use netloom_lab::echo::client::Attempt;
 /// A transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
+    /// TCP.
     Tcp,
+    /// UDP.
     Udp,
+    /// SCTP, which not every kernel has.
     Sctp,
 }
 

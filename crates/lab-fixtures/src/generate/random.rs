@@ -5,6 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
+    /// The same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -32,6 +33,7 @@ impl Random {
         self.below(100) < percent
     }
 
+    /// One of several.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         let place = self.below(from.len() as u64);
         &from[usize::try_from(place).unwrap()]

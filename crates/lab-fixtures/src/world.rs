@@ -1,13 +1,11 @@
 //! What the lab tests share: a lab per test, pods by the handful, and questions whose answers are packets.
-#![allow(dead_code)]
-
-mod lint;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-pub use lint::Checked;
 use netloom_lab::{Lab, Shell, Spec};
+
+pub use crate::lint::Checked;
 
 /// A lab of three nodes named after the test, checked and removed when dropped.
 pub fn lab(test: &str) -> Checked {
@@ -63,9 +61,13 @@ pub fn addresses(lab: &Lab) -> BTreeMap<String, Vec<IpAddr>> {
 /// Somebody to ask: an address, whose name must be in the answer, and the client address that must be seen there.
 #[derive(Clone, Debug)]
 pub struct Target {
+    /// Name of the pod.
     pub name: String,
+    /// Where it is asked.
     pub address: IpAddr,
+    /// Its TCP port.
     pub port: u16,
+    /// Its UDP port.
     pub udp: u16,
     /// Client address the target must see; none when any will do.
     pub seen_as: Option<IpAddr>,
