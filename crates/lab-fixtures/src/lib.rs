@@ -8,4 +8,7 @@ pub mod ask;
 pub mod generate;
 mod lint;
 pub mod policies;
+mod shared;
 pub mod world;
+
+pub use shared::SharedLab;

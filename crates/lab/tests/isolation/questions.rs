@@ -1,36 +1,39 @@
 //! Pods in three namespaces on two nodes, services before them, and tables of who reaches whom, asked with real packets.
+//!
+//! All tests share a lab. Each has namespaces of its own, which tables name by their role: `open`, `isolated` (by the annotation of the
+//! example) and `second`, which a test isolates itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use netloom_lab::Shell;
-
+use netloom_lab_fixtures::SharedLab;
 use netloom_lab_fixtures::ask::{Ask, Protocol, answered, ask};
-use netloom_lab_fixtures::world::{Checked, lab_with, wait_no_row, wait_ready};
+use netloom_lab_fixtures::world::{Checked, ended, wait_no_row};
 
 pub const TCP: u16 = 8080;
 pub const UDP: u16 = 9090;
-pub const NODE_PORT: u16 = 30080;
-/// The namespace of the example.
-pub const ISOLATED: &str = "test-isolated-ns";
 
 /// A machine that is no pod, and where it is plugged in.
 pub const MACHINE: &str = "second/machine";
 pub const MACHINE_NODE: &str = "node1";
 pub const MACHINE_FILE: &str = "/run/machine";
 
-/// Namespace, name and node.
+const ROLES: [&str; 3] = ["open", "isolated", "second"];
+/// Role of the namespace, name and node.
 const PODS: [(&str, &str, &str); 6] = [
-    ("default", "example1", "node1"),
-    ("default", "example2", "node2"),
-    (ISOLATED, "example3", "node1"),
-    (ISOLATED, "example4", "node2"),
+    ("open", "example1", "node1"),
+    ("open", "example2", "node2"),
+    ("isolated", "example3", "node1"),
+    ("isolated", "example4", "node2"),
     ("second", "example5", "node1"),
     ("second", "example6", "node2"),
 ];
+
+static LAB: SharedLab = SharedLab::new("isolation", |spec| spec.nodes(2));
 
 pub fn pod(namespace: &str, name: &str, node: &str, more: &str) -> String {
     format!(
@@ -59,31 +62,56 @@ pub enum Way {
     Over(Protocol, u16),
 }
 
-/// The lab and how often it was waited for.
+/// A test's own namespaces in the lab, deleted when dropped.
 pub struct World {
-    pub lab: Checked,
+    pub lab: Arc<Checked>,
+    test: &'static str,
+    /// How often it was waited for.
     markers: AtomicUsize,
     /// Addresses as they were told first; that they stay is asked apart.
     known: Mutex<BTreeMap<String, Vec<IpAddr>>>,
+    /// Parts that other tests found crashed.
+    ended: Vec<String>,
 }
 
 impl World {
-    pub fn up() -> Self {
+    /// The namespaces of a test, with their pods.
+    pub fn up(test: &'static str) -> Self {
+        let lab = LAB.get();
         let world = Self {
-            lab: lab_with("isolation", |spec| spec.nodes(2)),
+            ended: ended(&lab),
+            lab,
+            test,
             markers: AtomicUsize::new(0),
             known: Mutex::default(),
         };
-        let namespaces = namespace(ISOLATED, "opencontrail.kubernetes.isolated: \"true\"") + &namespace("second", "");
-        let pods = PODS.map(|(namespace, name, node)| pod(namespace, name, node, "") + &service(namespace, name, ""));
+        let of = |role: &str| world.namespace(role);
+        let namespaces = namespace(&of("open"), "")
+            + &namespace(&of("isolated"), "opencontrail.kubernetes.isolated: \"true\"")
+            + &namespace(&of("second"), "");
+        let pods = PODS.map(|(role, name, node)| pod(&of(role), name, node, "") + &service(&of(role), name, ""));
         let published = format!(
-            "apiVersion: v1\nkind: Service\nmetadata: {{ name: published, namespace: {ISOLATED} }}\nspec: {{ type: NodePort, selector: {{ run: example4 }}, \
-             ipFamilyPolicy: PreferDualStack, ports: [{{ port: {TCP}, nodePort: {NODE_PORT} }}] }}\n---\n"
+            "apiVersion: v1\nkind: Service\nmetadata: {{ name: published, namespace: {} }}\nspec: {{ type: NodePort, selector: {{ run: example4 }}, \
+             ipFamilyPolicy: PreferDualStack, ports: [{{ port: {TCP} }}] }}\n---\n",
+            of("isolated")
         );
         world.lab.apply(&(namespaces + &pods.concat() + &published)).unwrap();
-        wait_ready(&world.lab);
+        world.wait_ready();
         world.settle();
         world
+    }
+
+    /// The namespace that this test has for a role.
+    pub fn namespace(&self, role: &str) -> String {
+        format!("{}-{role}", self.test)
+    }
+
+    /// Waits, by watching, until all pods of this test are ready.
+    pub fn wait_ready(&self) {
+        for role in ROLES {
+            let of = ["-n", &self.namespace(role), "--for=condition=Ready", "--timeout=120s"];
+            self.kubectl(&[&["wait", "pod", "--all"], of.as_slice()].concat());
+        }
     }
 
     pub fn kubectl(&self, arguments: &[&str]) -> String {
@@ -93,13 +121,13 @@ impl World {
     pub fn shell(&self, place: &str) -> Shell<'_> {
         match place.split_once('/') {
             Some(_) if place == MACHINE => self.lab.node(MACHINE_NODE).in_namespace(MACHINE_FILE),
-            Some((namespace, name)) => self.lab.pod(namespace, name),
+            Some((role, name)) => self.lab.pod(&self.namespace(role), name),
             None if place == "outside" => self.lab.outside(),
             None => self.lab.node(place),
         }
     }
 
-    /// Addresses of a pod (`namespace/name`) or of a service (`service namespace/name`).
+    /// Addresses of a pod (`role/name`) or of a service (`service role/name`).
     pub fn addresses(&self, of: &str) -> Vec<IpAddr> {
         let mut known = self.known.lock().unwrap();
         known.entry(of.to_owned()).or_insert_with(|| self.told_addresses(of)).clone()
@@ -111,32 +139,40 @@ impl World {
             None if of == MACHINE => ("port", "{.status.addresses[*]}", of),
             None => ("pod", "{.status.podIPs[*].ip}", of),
         };
-        let (namespace, name) = name.split_once('/').unwrap();
-        let text = self.kubectl(&["get", kind, name, "-n", namespace, "-o", &format!("jsonpath={path}")]);
+        let (role, name) = name.split_once('/').unwrap();
+        let text = self.kubectl(&["get", kind, name, "-n", &self.namespace(role), "-o", &format!("jsonpath={path}")]);
         let plain = |word: &str| word.split('/').next().unwrap_or_default().parse().unwrap();
         let addresses: Vec<IpAddr> = text.split_whitespace().map(plain).collect();
         assert_eq!(addresses.len(), 2, "{of} has both families");
         addresses
     }
 
-    /// Addresses of all pods, as they are told now.
-    pub fn pod_addresses(&self) -> String {
+    /// Addresses of all pods of this test, as they are told now.
+    pub fn pod_addresses(&self) -> [String; 3] {
         let path = r#"jsonpath={range .items[*]}{.metadata.name}{" "}{.status.podIPs[*].ip}{"\n"}{end}"#;
-        self.kubectl(&["get", "pods", "--all-namespaces", "-o", path])
+        ROLES.map(|role| self.kubectl(&["get", "pods", "-n", &self.namespace(role), "-o", path]))
     }
 
     /// Changes a namespace's annotations (`name=value`, `name-`) and waits until every switch does what they say.
-    pub fn annotate(&self, namespace: &str, annotations: &[&str]) {
-        self.kubectl(&[&["annotate", "--overwrite", "namespace", namespace], annotations].concat());
+    pub fn annotate(&self, role: &str, annotations: &[&str]) {
+        self.kubectl(&[&["annotate", "--overwrite", "namespace", &self.namespace(role)], annotations].concat());
         self.settle();
     }
 
     /// The controller hears of namespaces in order: when it has written one more, it has written those before.
     pub fn settle(&self) {
-        let name = format!("marker-{}", self.markers.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{}-marker-{}", self.test, self.markers.fetch_add(1, Ordering::Relaxed));
         self.lab.apply(&namespace(&name, "netloom.io/isolation: pods")).unwrap();
         self.wait_row("Port_Group", &format!("network/{name}-vn"));
         self.kubectl(&["delete", "namespace", &name]);
+    }
+
+    /// Waits until an object has an Event with this reason. Events of a namespace are in `default`.
+    pub fn wait_event(&self, namespace: &str, name: &str, reason: &str) {
+        let watch =
+            format!("kubectl get events -n {namespace} --watch --no-headers --field-selector involvedObject.name={name},reason={reason}");
+        let script = format!("read -t 30 line < <(exec timeout 30 {watch}) || {{ echo 'no Event {reason} on {name}'; exit 1; }}");
+        self.lab.control().run(&["bash", "-c", &script]).unwrap();
     }
 
     /// Waits until the controller has written a row and every switch knows it.
@@ -208,6 +244,22 @@ impl World {
                 let script = format!("ping -n -q -c1 -W{seconds} {to} >/dev/null && echo answered; true");
                 self.shell(from).run(&["bash", "-c", &script]).unwrap().contains("answered")
             }
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let deleted = self.lab.kubectl(
+            &[
+                vec!["delete".to_owned(), "namespace".to_owned()],
+                ROLES.map(|role| self.namespace(role)).to_vec(),
+            ]
+            .concat(),
+        );
+        if !thread::panicking() {
+            deleted.unwrap_or_else(|error| panic!("{error:#}"));
+            assert_eq!(ended(&self.lab), self.ended, "parts crashed");
         }
     }
 }
