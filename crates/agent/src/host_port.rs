@@ -8,18 +8,18 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use ipnet::{IpNet, Ipv4Net};
+use netloom_retry::{Changes, Converge};
 use tokio::sync::watch;
 use tracing::info;
 use uuid::Uuid;
 
 use crate::assignment::Assignment;
-use crate::converge::Converge;
 use crate::net::netlink::{Address, Link, LinkChange};
 use crate::net::route::{MAIN, NextHop};
 use crate::net::sysctl;
 use crate::node::{INTEGRATION_BRIDGE, Node};
-use crate::southbound::{Binding, SouthboundState};
-use crate::switch::{Interface, Plug, SwitchState};
+use crate::southbound::Binding;
+use crate::switch::{Interface, Plug};
 use netloom_contract::external_id;
 use netloom_contract::name::{management_port, service_port};
 
@@ -87,15 +87,13 @@ impl Role {
 pub struct HostPort {
     node: Arc<Node>,
     role: Role,
-    seen: Option<Inputs>,
-    southbound: watch::Receiver<SouthboundState>,
-    switch: watch::Receiver<SwitchState>,
+    changes: Changes,
     kernel: watch::Receiver<u64>,
 }
 
 /// What the port depends on. Most changes of the databases are about pods and leave it as it is.
 #[derive(PartialEq)]
-struct Inputs {
+pub struct Inputs {
     binding: Option<Arc<Binding>>,
     bridge: Option<Uuid>,
     interface: Option<Arc<Interface>>,
@@ -105,16 +103,22 @@ struct Inputs {
 impl HostPort {
     /// Watches both databases and, through `kernel`, the host's links, addresses and routes.
     pub fn new(node: Arc<Node>, role: Role, kernel: watch::Receiver<u64>) -> Self {
-        let (southbound, switch) = (node.southbound.changes(), node.switch.changes());
+        let changes = Changes::default()
+            .of(node.southbound.changes())
+            .of(node.switch.changes())
+            .of(kernel.clone());
         Self {
             node,
             role,
-            seen: None,
-            southbound,
-            switch,
+            changes,
             kernel,
         }
     }
+}
+
+impl Converge for HostPort {
+    const NAME: &'static str = "host port";
+    type Inputs = Inputs;
 
     fn inputs(&self) -> Inputs {
         let port = self.role.port_of(&self.node.name);
@@ -131,28 +135,9 @@ impl HostPort {
             kernel: *self.kernel.borrow(),
         }
     }
-}
 
-impl Converge for HostPort {
-    const NAME: &'static str = "host port";
-
-    async fn woken(&mut self) {
-        loop {
-            let inputs = self.inputs();
-            if self.seen.as_ref() != Some(&inputs) {
-                self.seen = Some(inputs);
-                return;
-            }
-            let changed = tokio::select! {
-                changed = self.southbound.changed() => changed,
-                changed = self.switch.changed() => changed,
-                changed = self.kernel.changed() => changed,
-            };
-            // The senders live as long as the process; a closed channel only means that it is ending.
-            if changed.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+    async fn changed(&mut self) {
+        self.changes.next().await;
     }
 
     async fn apply(&mut self) -> anyhow::Result<()> {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use netloom_contract::cni::SOCKET;
+use netloom_retry::{Converge, Every};
 use nix::sys::inotify::AddWatchFlags;
 use tracing::{info, warn};
 
-use crate::converge::Converge;
 use crate::directory::DirectoryWatch;
 use crate::node::Node;
 use crate::readiness::Serving;
@@ -62,8 +62,13 @@ impl Install {
 
 impl Converge for Install {
     const NAME: &'static str = "CNI files";
+    type Inputs = Every;
 
-    async fn woken(&mut self) {
+    fn inputs(&self) -> Every {
+        Every
+    }
+
+    async fn changed(&mut self) {
         let touched = async {
             match &mut self.watches {
                 Some((binaries, configurations)) => tokio::select! {

@@ -15,7 +15,6 @@
 
 pub mod assignment;
 pub mod cni;
-mod converge;
 pub mod databases;
 mod directory;
 pub mod gateway;
@@ -46,6 +45,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use netloom_ovsdb::{Remotes, Tls};
+use netloom_retry::converge;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -279,7 +279,7 @@ async fn keep(
             let external_bridge = options.uplink == Choice::None;
             let (encap, southbound) = (options.node_ip, options.southbound.clone());
             let set_up = SetUp::new(node.clone(), encap, options.datapath, external_bridge, southbound, kernel.clone());
-            converge::converge(set_up).await;
+            converge(set_up).await;
         }
     };
     let uplink = async {
@@ -294,19 +294,19 @@ async fn keep(
                 kernel.clone(),
                 deletions.clone(),
             );
-            converge::converge(uplink).await;
+            converge(uplink).await;
         }
     };
     let install = async {
         if let Some(files) = &options.cni_files {
-            converge::converge(Install::new(node.clone(), files.clone())).await;
+            converge(Install::new(node.clone(), files.clone())).await;
         }
     };
     let publish = async {
         if let Some(own) = own {
             tokio::join!(
-                converge::converge(Annotation::new(node.clone(), own.clone(), kernel.clone())),
-                converge::converge(Readiness::new(node.clone(), own.clone())),
+                converge(Annotation::new(node.clone(), own.clone(), kernel.clone())),
+                converge(Readiness::new(node.clone(), own.clone())),
             );
         }
     };
@@ -316,13 +316,13 @@ async fn keep(
         uplink,
         install,
         publish,
-        converge::converge(HostPort::new(node.clone(), Role::Management, kernel.clone())),
-        converge::converge(HostPort::new(node.clone(), Role::Service, kernel.clone())),
-        converge::converge(gateway::Gateway::new(node.clone(), options.run_directory(), kernel.clone())),
-        converge::converge(Services::new(node.clone(), kernel.clone(), deletions.clone())),
-        converge::converge(Published::new(node.clone(), kernel.clone(), deletions.clone())),
-        converge::converge(HealthChecks::new(node.clone())),
-        converge::converge(Machines::new(node.clone())),
+        converge(HostPort::new(node.clone(), Role::Management, kernel.clone())),
+        converge(HostPort::new(node.clone(), Role::Service, kernel.clone())),
+        converge(gateway::Gateway::new(node.clone(), options.run_directory(), kernel.clone())),
+        converge(Services::new(node.clone(), kernel.clone(), deletions.clone())),
+        converge(Published::new(node.clone(), kernel.clone(), deletions.clone())),
+        converge(HealthChecks::new(node.clone())),
+        converge(Machines::new(node.clone())),
     );
 }
 

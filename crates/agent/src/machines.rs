@@ -4,19 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use netloom_retry::{Changes, Converge};
 
-use crate::converge::Converge;
 use crate::net::fence;
 use crate::node::{INTEGRATION_BRIDGE, Node};
-use crate::switch::{Interface, SwitchState};
+use crate::switch::Interface;
 use netloom_contract::external_id;
 use netloom_contract::name::PodPort;
 
 /// Keeps the interfaces of machines fenced.
 pub struct Machines {
     node: Arc<Node>,
-    switch: watch::Receiver<SwitchState>,
+    changes: Changes,
     /// Device and OpenFlow port: a device that was made anew has another.
     fenced: BTreeMap<String, i64>,
 }
@@ -24,10 +23,10 @@ pub struct Machines {
 impl Machines {
     /// Watches the switch.
     pub fn new(node: Arc<Node>) -> Self {
-        let switch = node.switch.changes();
+        let changes = Changes::default().of(node.switch.changes());
         Self {
             node,
-            switch,
+            changes,
             fenced: BTreeMap::new(),
         }
     }
@@ -53,14 +52,14 @@ fn is_machine(row: &Interface) -> bool {
 
 impl Converge for Machines {
     const NAME: &'static str = "machines";
+    type Inputs = Option<BTreeMap<String, i64>>;
 
-    async fn woken(&mut self) {
-        while self.wanted().is_none_or(|wanted| wanted == self.fenced) {
-            // The sender lives as long as the process; a closed channel only means that it is ending.
-            if self.switch.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+    fn inputs(&self) -> Self::Inputs {
+        self.wanted()
+    }
+
+    async fn changed(&mut self) {
+        self.changes.next().await;
     }
 
     async fn apply(&mut self) -> anyhow::Result<()> {

@@ -5,36 +5,26 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Taint;
-use tokio::sync::watch;
+use netloom_retry::{Changes, Converge, Every};
 use tracing::info;
 
 use crate::cni::status::status;
-use crate::converge::Converge;
 use crate::node::Node;
 use crate::own_node::{Observed, OwnNodeApi};
-use crate::southbound::SouthboundState;
-use crate::switch::SwitchState;
 use netloom_contract::annotation::NOT_READY;
 
 /// Tells when the agent becomes able, or unable, to attach pods: the same answer as `/readyz`.
-#[derive(Clone)]
 pub struct Serving {
     node: Arc<Node>,
-    switch: watch::Receiver<SwitchState>,
-    southbound: watch::Receiver<SouthboundState>,
+    changes: Changes,
     last: Option<bool>,
 }
 
 impl Serving {
     /// Watches both databases.
     pub fn new(node: Arc<Node>) -> Self {
-        let (switch, southbound) = (node.switch.changes(), node.southbound.changes());
-        Self {
-            node,
-            switch,
-            southbound,
-            last: None,
-        }
+        let changes = Changes::default().of(node.switch.changes()).of(node.southbound.changes());
+        Self { node, changes, last: None }
     }
 
     /// Whether pods can be attached now.
@@ -47,14 +37,7 @@ impl Serving {
     /// Waits until that is another than it was when last asked. Safe to cancel.
     pub async fn changed(&mut self) {
         while self.last == Some(status(&self.node).is_ok()) {
-            let changed = tokio::select! {
-                changed = self.switch.changed() => changed,
-                changed = self.southbound.changed() => changed,
-            };
-            // The senders live as long as the process; a closed channel only means that it is ending.
-            if changed.is_err() {
-                std::future::pending::<()>().await;
-            }
+            self.changes.next().await;
         }
     }
 }
@@ -77,8 +60,13 @@ impl Readiness {
 
 impl Converge for Readiness {
     const NAME: &'static str = "readiness taint";
+    type Inputs = Every;
 
-    async fn woken(&mut self) {
+    fn inputs(&self) -> Every {
+        Every
+    }
+
+    async fn changed(&mut self) {
         tokio::select! {
             () = self.serving.changed() => {}
             () = self.own.changed() => {}

@@ -17,18 +17,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use futures::stream::{SelectAll, select_all};
+use futures::stream::{BoxStream, SelectAll, select_all};
 use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
+use netloom_discovery::WatchBackoff;
 use netloom_ovsdb::client::Tls;
+use netloom_retry::{Converge, Every, converge};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::watch::Doubling;
 use plan::{AUTHORITY, Action, Files, Found, Lifetimes, Role};
 
 /// How certificates are issued.
@@ -54,26 +55,54 @@ pub fn in_directory(directory: &std::path::Path) -> Tls {
 /// Issues for ever; tells when all certificates are there and the controller's own are in its directory.
 pub async fn run(client: kube::Client, options: Options, issued: watch::Sender<bool>) -> Result<()> {
     let api = Api::<Secret>::namespaced(client, &options.namespace);
-    let mut changes = changes(&api).ready_chunks(64);
-    let mut delays = Doubling::default();
-    loop {
-        let wait = match settle(&api, &options).await {
-            Ok(next) => {
-                issued.send_replace(true);
-                delays = Doubling::default();
-                Duration::try_from(next.duration_since(Timestamp::now())).unwrap_or_default()
-            }
-            Err(error) => {
-                warn!(error = format!("{error:#}"), "cannot issue certificates, trying again");
-                delays.next().unwrap_or_default()
+    let issuer = Issuer {
+        changes: changes(&api).ready_chunks(64).boxed(),
+        api,
+        options,
+        issued,
+        due: None,
+    };
+    converge(issuer).await;
+    bail!("the issuer of certificates ended")
+}
+
+/// Keeps the Secrets as they should be.
+struct Issuer {
+    api: Api<Secret>,
+    options: Options,
+    issued: watch::Sender<bool>,
+    changes: BoxStream<'static, Vec<()>>,
+    /// The next deadline, if all was well.
+    due: Option<Timestamp>,
+}
+
+impl Converge for Issuer {
+    const NAME: &'static str = "certificates";
+    type Inputs = Every;
+
+    fn inputs(&self) -> Every {
+        Every
+    }
+
+    async fn changed(&mut self) {
+        let due = async {
+            match self.due {
+                Some(due) => tokio::time::sleep(Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default()).await,
+                None => std::future::pending().await,
             }
         };
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            change = changes.next() => if change.is_none() {
-                bail!("the watch of the certificates' Secrets ended");
-            }
+            () = due => {}
+            // Watches do not end.
+            Some(_) = self.changes.next() => {}
         }
+    }
+
+    async fn apply(&mut self) -> Result<()> {
+        self.due = None;
+        self.due = Some(settle(&self.api, &self.options).await?);
+        self.issued.send_replace(true);
+        Ok(())
     }
 }
 
@@ -81,7 +110,7 @@ pub async fn run(client: kube::Client, options: Options, issued: watch::Sender<b
 fn changes(api: &Api<Secret>) -> SelectAll<impl Stream<Item = ()> + use<>> {
     select_all(secrets().map(|name| {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let events = watcher(api.clone(), config).backoff(Doubling::default());
+        let events = watcher(api.clone(), config).backoff(WatchBackoff::default());
         let changed = events.filter_map(move |event| {
             std::future::ready(match event {
                 Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_) | watcher::Event::InitDone) => Some(()),

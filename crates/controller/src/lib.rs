@@ -115,7 +115,7 @@ async fn control(
         () = follow => bail!("the watch of the databases' members ended"),
         ended = watch::run(client.clone(), changes) => ended.context("watch Kubernetes"),
         ended = sync.run(events, incoming) => ended.context("sync with the Northbound database"),
-        ended = report::run(client.clone(), reported) => ended.context("report problems"),
+        () = report::run(client.clone(), reported) => bail!("the report of problems ended"),
     }
 }
 

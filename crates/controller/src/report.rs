@@ -7,12 +7,11 @@
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use anyhow::{Result, bail};
 use futures::StreamExt as _;
 use netloom_kubernetes::Kind;
 use netloom_network::{ObjectRef, Problem, Shows};
+use netloom_retry::{Changes, Converge, Every, converge};
 use serde_json::Value;
 use tokio::sync::watch::Receiver;
 use tracing::{info, warn};
@@ -20,7 +19,6 @@ use tracing::{info, warn};
 use crate::api::{self, is_unknown};
 use crate::findings::Findings;
 
-const RETRY: Duration = Duration::from_secs(2);
 /// How many statuses are written at a time.
 const ABREAST: usize = 8;
 
@@ -35,19 +33,42 @@ struct Told {
 }
 
 /// Tells whatever changes, for ever.
-pub async fn run(client: kube::Client, mut findings: Receiver<Findings>) -> Result<()> {
-    let mut told = Told::default();
-    loop {
-        let current = findings.borrow_and_update().clone();
-        let complete = tell(&client, &mut told, &current).await;
-        if complete {
-            if findings.changed().await.is_err() {
-                bail!("nothing finds problems any more");
-            }
-        } else {
-            // The API server said no or is away; there is no event for its return, so ask again.
-            let _ = tokio::time::timeout(RETRY, findings.changed()).await;
-        }
+pub async fn run(client: kube::Client, findings: Receiver<Findings>) {
+    let report = Report {
+        client,
+        changes: Changes::default().of(findings.clone()),
+        findings,
+        told: Told::default(),
+    };
+    converge(report).await;
+}
+
+/// What is to be told, and what was.
+struct Report {
+    client: kube::Client,
+    changes: Changes,
+    findings: Receiver<Findings>,
+    told: Told,
+}
+
+impl Converge for Report {
+    const NAME: &'static str = "report";
+    type Inputs = Every;
+
+    fn inputs(&self) -> Every {
+        Every
+    }
+
+    async fn changed(&mut self) {
+        self.changes.next().await;
+    }
+
+    async fn apply(&mut self) -> anyhow::Result<()> {
+        let current = self.findings.borrow().clone();
+        let complete = tell(&self.client, &mut self.told, &current).await;
+        // The API server said no or is away; there is no event for its return, so it is asked again.
+        anyhow::ensure!(complete, "the API server did not take everything");
+        Ok(())
     }
 }
 

@@ -1,13 +1,11 @@
 //! Watches of the Kubernetes API: every event becomes one [`Change`], in order; reconnecting and relisting stay in here.
 
-use std::time::Duration;
-
 use anyhow::{Result, bail};
 use futures::future::{BoxFuture, try_join_all};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Api;
-use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt as _, watcher};
+use netloom_discovery::WatchBackoff;
 pub use netloom_kubernetes::Kind;
 use netloom_kubernetes::Visit;
 use netloom_network::Object;
@@ -57,7 +55,7 @@ async fn watch<const KIND: usize>(client: &kube::Client, changes: &Sender<Change
     let kind = Served::<KIND>::KIND;
     let (selector, optional) = (kind.resource().selector, kind.resource().optional);
     let selected = watcher::Config::default().labels(selector);
-    let stream = watcher(Api::<Served<KIND>>::all(client.clone()), selected).backoff(Doubling::default());
+    let stream = watcher(Api::<Served<KIND>>::all(client.clone()), selected).backoff(WatchBackoff::default());
     let mut stream = stream.boxed();
     let mut listing = Vec::new();
     let mut unknown = false;
@@ -95,29 +93,4 @@ async fn watch<const KIND: usize>(client: &kube::Client, changes: &Sender<Change
         }
     }
     Ok(())
-}
-
-/// Delays of 50 ms doubling to 2 s: an API server that comes back is noticed soon.
-pub struct Doubling(Duration);
-
-impl Default for Doubling {
-    fn default() -> Self {
-        Self(Duration::from_millis(50))
-    }
-}
-
-impl Iterator for Doubling {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let delay = self.0;
-        self.0 = (delay * 2).min(Duration::from_secs(2));
-        Some(delay)
-    }
-}
-
-impl Backoff for Doubling {
-    fn reset(&mut self) {
-        *self = Self::default();
-    }
 }

@@ -11,4 +11,4 @@ mod members;
 mod watch;
 
 pub use members::{Database, InvalidService, Members, Service};
-pub use watch::{follow, known, watch};
+pub use watch::{WatchBackoff, follow, known, watch};

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use netloom_ovsdb::Client;
+use netloom_retry::Backoff;
 use tokio::sync::watch::{Receiver, Sender};
 use tracing::{info, warn};
 
@@ -52,7 +52,7 @@ async fn run(client: kube::Client, service: &Service, members: &Sender<Members>)
     let api = Api::<EndpointSlice>::namespaced(client, &service.namespace);
     let config = watcher::Config::default().labels(&format!("kubernetes.io/service-name={}", service.name));
     let mut events = watcher(api, config)
-        .backoff(Doubling::default())
+        .backoff(WatchBackoff::default())
         .inspect_err(|error| warn!(%service, %error, "watch of the databases' members interrupted, trying again"))
         .boxed();
     let (mut slices, mut listing) = (BTreeMap::new(), BTreeMap::new());
@@ -84,27 +84,25 @@ async fn run(client: kube::Client, service: &Service, members: &Sender<Members>)
     }
 }
 
-/// Delays of 50 ms doubling to 2 s: an API server that comes back is noticed soon.
-struct Doubling(Duration);
+/// The back-off of our watches of the Kubernetes API: an API server that returns is noticed soon.
+pub struct WatchBackoff(Backoff);
 
-impl Default for Doubling {
+impl Default for WatchBackoff {
     fn default() -> Self {
-        Self(Duration::from_millis(50))
+        Self(Backoff::new(Duration::from_millis(50), Duration::from_secs(2)))
     }
 }
 
-impl Iterator for Doubling {
+impl Iterator for WatchBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let delay = self.0;
-        self.0 = (delay * 2).min(Duration::from_secs(2));
-        Some(delay)
+        Some(self.0.delay())
     }
 }
 
-impl Backoff for Doubling {
+impl kube::runtime::utils::Backoff for WatchBackoff {
     fn reset(&mut self) {
-        *self = Self::default();
+        self.0.reset();
     }
 }

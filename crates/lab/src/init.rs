@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
+use netloom_retry::Backoff;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::net::{UnixListener, UnixStream};
@@ -127,7 +128,7 @@ impl Init {
 
     async fn supervise(self: Arc<Self>, part: Part) {
         let Some(status) = self.parts.get(part.name) else { return };
-        let mut delay = Backoff::default();
+        let mut restarts = Restarts::new();
         loop {
             self.wait_for(&part.needs).await;
             status.send_modify(|status| status.state = PartState::Starting);
@@ -157,7 +158,7 @@ impl Init {
                 // Killed, not asked: a daemon that says good-bye would withdraw the node from the network.
                 let _ = self.kill(other, Signal::SIGKILL);
             }
-            tokio::time::sleep(delay.next()).await;
+            tokio::time::sleep(restarts.delay()).await;
         }
     }
 
@@ -280,22 +281,28 @@ fn open_log(name: &str) -> anyhow::Result<fs::File> {
 }
 
 /// The first restart is immediate; a part that keeps ending waits longer and longer, up to five seconds.
-#[derive(Default)]
-struct Backoff {
+struct Restarts {
     last: Option<Instant>,
-    delay: Duration,
+    backoff: Backoff,
 }
 
-impl Backoff {
-    fn next(&mut self) -> Duration {
+impl Restarts {
+    fn new() -> Self {
+        Self {
+            last: None,
+            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+        }
+    }
+
+    fn delay(&mut self) -> Duration {
         let quiet = self.last.is_none_or(|last| last.elapsed() > Duration::from_secs(10));
         self.last = Some(Instant::now());
-        self.delay = if quiet {
+        if quiet {
+            self.backoff.reset();
             Duration::ZERO
         } else {
-            (self.delay * 2).clamp(Duration::from_millis(100), Duration::from_secs(5))
-        };
-        self.delay
+            self.backoff.delay()
+        }
     }
 }
 

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use netloom_contract::annotation::GATEWAY;
+use netloom_retry::{Changes, Converge, Every};
 use tokio::sync::watch;
 use tracing::info;
 
 use super::EXTERNAL_BRIDGE;
 use super::facts;
-use crate::converge::Converge;
 use crate::node::Node;
 use crate::own_node::{Observed, OwnNodeApi};
 
@@ -17,26 +17,29 @@ use crate::own_node::{Observed, OwnNodeApi};
 pub struct Annotation {
     node: Arc<Node>,
     own: OwnNodeApi,
-    kernel: watch::Receiver<u64>,
+    kernel: Changes,
 }
 
 impl Annotation {
     /// `kernel` tells of changed addresses.
     pub fn new(node: Arc<Node>, own: OwnNodeApi, kernel: watch::Receiver<u64>) -> Self {
+        let kernel = Changes::default().of(kernel);
         Self { node, own, kernel }
     }
 }
 
 impl Converge for Annotation {
     const NAME: &'static str = "gateway annotation";
+    type Inputs = Every;
 
-    async fn woken(&mut self) {
-        let ended = tokio::select! {
-            () = self.own.changed() => false,
-            changed = self.kernel.changed() => changed.is_err(),
-        };
-        if ended {
-            std::future::pending::<()>().await;
+    fn inputs(&self) -> Every {
+        Every
+    }
+
+    async fn changed(&mut self) {
+        tokio::select! {
+            () = self.own.changed() => {}
+            () = self.kernel.next() => {}
         }
     }
 

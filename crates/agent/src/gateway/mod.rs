@@ -14,16 +14,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use netloom_retry::{Changes, Converge};
 use tokio::sync::watch;
 use tracing::info;
 
-use crate::converge::Converge;
 use crate::host_port::Role;
 use crate::net::announcement::{self, Owner, announce};
 use crate::node::{INTEGRATION_BRIDGE, Node};
 use crate::services::offer::{Terms, Vips};
+use crate::southbound::Binding;
 use crate::southbound::claim::Claim;
-use crate::southbound::{Binding, SouthboundState};
 use crate::switch::SwitchState;
 use flows::{Base, Entries, Ports};
 use netloom_contract::name::ANNOUNCE_PATCH;
@@ -36,18 +36,17 @@ pub const EXTERNAL_BRIDGE: &str = "br-ex";
 pub struct Gateway {
     node: Arc<Node>,
     run_directory: PathBuf,
-    switch: watch::Receiver<SwitchState>,
-    southbound: watch::Receiver<SouthboundState>,
+    changes: Changes,
     kernel: watch::Receiver<u64>,
     restarts: Option<SocketWatch>,
-    seen: Option<Inputs>,
+    restarted: u64,
     programmed: Option<Programmed>,
     announced: Vec<Claim>,
 }
 
 /// What wakes the gateway: everything its flows depend on, and what makes the switch forget flows.
 #[derive(Clone, Debug, PartialEq)]
-struct Inputs {
+pub struct Inputs {
     known: bool,
     ports: Option<Ports>,
     flow_policy: String,
@@ -55,6 +54,8 @@ struct Inputs {
     balancers: u64,
     claims: Vec<Claim>,
     kernel: u64,
+    /// How often vswitchd was restarted.
+    restarted: u64,
 }
 
 /// What the switch was told.
@@ -67,36 +68,20 @@ struct Programmed {
 impl Gateway {
     /// `run_directory` is where vswitchd has its management sockets; `kernel` tells of changed addresses.
     pub fn new(node: Arc<Node>, run_directory: PathBuf, kernel: watch::Receiver<u64>) -> Self {
-        let (switch, southbound) = (node.switch.changes(), node.southbound.changes());
+        let changes = Changes::default()
+            .of(node.switch.changes())
+            .of(node.southbound.changes())
+            .of(kernel.clone());
         Self {
             node,
             run_directory,
-            switch,
-            southbound,
+            changes,
             kernel,
             restarts: None,
-            seen: None,
+            restarted: 0,
             programmed: None,
             announced: Vec::new(),
         }
-    }
-
-    fn inputs(&self) -> Inputs {
-        let port = Role::Service.port_of(&self.node.name);
-        let (ports, flow_policy) = self.node.switch.read(|state| {
-            let policy = state.bridge(EXTERNAL_BRIDGE).map(|(_, bridge)| bridge.flow_policy.clone());
-            (find_ports(state), policy.unwrap_or_default())
-        });
-        let kernel = *self.kernel.borrow();
-        self.node.southbound.read(|state| Inputs {
-            known: state.ports_shown,
-            ports,
-            flow_policy,
-            service_port: state.binding(&port).cloned(),
-            balancers: state.balancers_revision,
-            claims: state.claims(),
-            kernel,
-        })
     }
 
     /// Tells the switch the difference to what it was told last; everything if the base of all flows is another.
@@ -155,33 +140,40 @@ impl Gateway {
 
 impl Converge for Gateway {
     const NAME: &'static str = "gateway flows";
+    type Inputs = Inputs;
 
-    async fn woken(&mut self) {
-        loop {
-            let inputs = self.inputs();
-            if self.seen.as_ref() != Some(&inputs) {
-                self.seen = Some(inputs);
-                return;
+    fn inputs(&self) -> Inputs {
+        let port = Role::Service.port_of(&self.node.name);
+        let (ports, flow_policy) = self.node.switch.read(|state| {
+            let policy = state.bridge(EXTERNAL_BRIDGE).map(|(_, bridge)| bridge.flow_policy.clone());
+            (find_ports(state), policy.unwrap_or_default())
+        });
+        let kernel = *self.kernel.borrow();
+        self.node.southbound.read(|state| Inputs {
+            known: state.ports_shown,
+            ports,
+            flow_policy,
+            service_port: state.binding(&port).cloned(),
+            balancers: state.balancers_revision,
+            claims: state.claims(),
+            kernel,
+            restarted: self.restarted,
+        })
+    }
+
+    async fn changed(&mut self) {
+        let restarted = async {
+            match &mut self.restarts {
+                Some(watch) => watch.created().await,
+                None => std::future::pending().await,
             }
-            let restarted = async {
-                match &mut self.restarts {
-                    Some(watch) => watch.created().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let changed = tokio::select! {
-                changed = self.switch.changed() => changed,
-                changed = self.southbound.changed() => changed,
-                changed = self.kernel.changed() => changed,
-                () = restarted => {
-                    // A new vswitchd starts with an empty table, whatever we remember.
-                    self.programmed = None;
-                    return;
-                }
-            };
-            // The senders live as long as the process; a closed channel only means that it is ending.
-            if changed.is_err() {
-                std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = self.changes.next() => {}
+            () = restarted => {
+                // A new vswitchd starts with an empty table, whatever we remember.
+                self.programmed = None;
+                self.restarted += 1;
             }
         }
     }

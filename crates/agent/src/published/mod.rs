@@ -10,17 +10,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use netloom_retry::{Changes, Converge};
 use tokio::sync::watch;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::converge::Converge;
 use crate::gateway::EXTERNAL_BRIDGE;
 use crate::host_port::Role;
 use crate::net::{conntrack, nft, sysctl};
 use crate::node::Node;
-use crate::southbound::SouthboundState;
-use crate::switch::{Interface, SwitchState};
+use crate::switch::Interface;
 use netloom_contract::external_id;
 use table::{Publisher, Table};
 
@@ -42,19 +41,18 @@ impl Progress {
 /// Keeps the published ports as they should be.
 pub struct Published {
     node: Arc<Node>,
-    switch: watch::Receiver<SwitchState>,
-    southbound: watch::Receiver<SouthboundState>,
+    changes: Changes,
     kernel: watch::Receiver<u64>,
     deletions: watch::Receiver<u64>,
-    seen: Option<Inputs>,
     checked: u64,
     programmed: Option<Table>,
     problems: Vec<String>,
     warned: bool,
 }
 
+/// What it depends on. Most changes of the databases are about pods that publish nothing.
 #[derive(PartialEq)]
-struct Inputs {
+pub struct Inputs {
     connected: bool,
     interfaces: BTreeMap<Uuid, Arc<Interface>>,
     management: Option<Vec<IpAddr>>,
@@ -65,39 +63,20 @@ struct Inputs {
 impl Published {
     /// Watches both databases, through `kernel` the host's links, and through `deletions` its nftables.
     pub fn new(node: Arc<Node>, kernel: watch::Receiver<u64>, deletions: watch::Receiver<u64>) -> Self {
-        let (switch, southbound) = (node.switch.changes(), node.southbound.changes());
+        let changes = Changes::default()
+            .of(node.switch.changes())
+            .of(node.southbound.changes())
+            .of(kernel.clone())
+            .of(deletions.clone());
         Self {
             node,
-            switch,
-            southbound,
+            changes,
             kernel,
             deletions,
-            seen: None,
             checked: 0,
             programmed: None,
             problems: Vec::new(),
             warned: false,
-        }
-    }
-
-    fn inputs(&self) -> Inputs {
-        let port = Role::Management.port_of(&self.node.name);
-        let (connected, interfaces) = self.node.switch.read(|state| {
-            let publishing = state
-                .interfaces()
-                .filter(|(_, row)| row.external_ids.contains_key(external_id::HOST_PORTS));
-            (state.connected, publishing.map(|(uuid, row)| (uuid, row.clone())).collect())
-        });
-        let management = self.node.southbound.read(|state| {
-            let assignment = state.binding(&port)?.assignment.as_ref().ok()?;
-            Some(assignment.addresses.iter().map(IpNet::addr).collect())
-        });
-        Inputs {
-            connected,
-            interfaces,
-            management,
-            kernel: *self.kernel.borrow(),
-            deletions: *self.deletions.borrow(),
         }
     }
 
@@ -165,25 +144,31 @@ impl Published {
 
 impl Converge for Published {
     const NAME: &'static str = "published ports";
+    type Inputs = Inputs;
 
-    async fn woken(&mut self) {
-        loop {
-            let inputs = self.inputs();
-            if self.seen.as_ref() != Some(&inputs) {
-                self.seen = Some(inputs);
-                return;
-            }
-            let changed = tokio::select! {
-                changed = self.switch.changed() => changed,
-                changed = self.southbound.changed() => changed,
-                changed = self.kernel.changed() => changed,
-                changed = self.deletions.changed() => changed,
-            };
-            // The senders live as long as the process; a closed channel only means that it is ending.
-            if changed.is_err() {
-                std::future::pending::<()>().await;
-            }
+    fn inputs(&self) -> Inputs {
+        let port = Role::Management.port_of(&self.node.name);
+        let (connected, interfaces) = self.node.switch.read(|state| {
+            let publishing = state
+                .interfaces()
+                .filter(|(_, row)| row.external_ids.contains_key(external_id::HOST_PORTS));
+            (state.connected, publishing.map(|(uuid, row)| (uuid, row.clone())).collect())
+        });
+        let management = self.node.southbound.read(|state| {
+            let assignment = state.binding(&port)?.assignment.as_ref().ok()?;
+            Some(assignment.addresses.iter().map(IpNet::addr).collect())
+        });
+        Inputs {
+            connected,
+            interfaces,
+            management,
+            kernel: *self.kernel.borrow(),
+            deletions: *self.deletions.borrow(),
         }
+    }
+
+    async fn changed(&mut self) {
+        self.changes.next().await;
     }
 
     async fn apply(&mut self) -> anyhow::Result<()> {

@@ -13,11 +13,11 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, PostParams};
 use netloom_ovsdb::{Datum, Mutation, Operation, Transaction};
+use netloom_retry::{Changes, Converge, Every, converge};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::converge::{Converge, converge};
 use crate::node::Node;
 use crate::own_node::{Observed, OwnNode, OwnNodeApi};
 use crate::set_up::plan;
@@ -101,7 +101,7 @@ impl Removal {
         self.node.removing.store(true, Ordering::Relaxed);
         let withdrawn = CancellationToken::new();
         let cleaner = Cleaner {
-            switch: self.node.switch.changes(),
+            changes: Changes::default().of(self.node.switch.changes()),
             removal: self,
             answer: None,
             withdrawn: withdrawn.clone(),
@@ -185,22 +185,24 @@ pub async fn forget(node: &Node) -> anyhow::Result<()> {
 /// Cleans once per request.
 struct Cleaner {
     removal: Removal,
-    switch: watch::Receiver<SwitchState>,
+    changes: Changes,
     answer: Option<String>,
     withdrawn: CancellationToken,
 }
 
 impl Converge for Cleaner {
     const NAME: &'static str = "removal";
+    type Inputs = Every;
 
-    async fn woken(&mut self) {
+    fn inputs(&self) -> Every {
+        Every
+    }
+
+    async fn changed(&mut self) {
         let (node, scope) = (&self.removal.node, &self.removal.scope);
         let returned = async {
             loop {
-                // The sender lives as long as the process.
-                if self.switch.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
+                self.changes.next().await;
                 if clean::has_returned(node, scope) {
                     return;
                 }

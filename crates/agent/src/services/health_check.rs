@@ -10,13 +10,13 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
+use netloom_retry::{Changes, Converge};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use crate::converge::Converge;
 use crate::node::Node;
 use crate::southbound::SouthboundState;
 
@@ -37,19 +37,17 @@ struct Server {
 /// Keeps the ports as they should be.
 pub struct HealthChecks {
     node: Arc<Node>,
-    southbound: watch::Receiver<SouthboundState>,
-    seen: Option<u64>,
+    changes: Changes,
     servers: BTreeMap<u16, Server>,
 }
 
 impl HealthChecks {
     /// Watches the gateways' load balancers.
     pub fn new(node: Arc<Node>) -> Self {
-        let southbound = node.southbound.changes();
+        let changes = Changes::default().of(node.southbound.changes());
         Self {
             node,
-            southbound,
-            seen: None,
+            changes,
             servers: BTreeMap::new(),
         }
     }
@@ -57,17 +55,14 @@ impl HealthChecks {
 
 impl Converge for HealthChecks {
     const NAME: &'static str = "health check ports";
+    type Inputs = u64;
 
-    async fn woken(&mut self) {
-        loop {
-            let revision = self.node.southbound.read(|state| state.balancers_revision);
-            if self.seen.replace(revision) != Some(revision) {
-                return;
-            }
-            if self.southbound.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+    fn inputs(&self) -> u64 {
+        self.node.southbound.read(|state| state.balancers_revision)
+    }
+
+    async fn changed(&mut self) {
+        self.changes.next().await;
     }
 
     async fn apply(&mut self) -> anyhow::Result<()> {

@@ -11,16 +11,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use netloom_retry::{Changes, Converge};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::assignment::default_of;
-use crate::converge::Converge;
 use crate::host_port::Role;
 use crate::net::route::{MarkRule, NextHop};
 use crate::net::{nft, sysctl};
 use crate::node::Node;
-use crate::southbound::{Binding, SouthboundState};
+use crate::southbound::Binding;
 use netloom_contract::ServiceMode;
 use offer::{Terms, Vips};
 
@@ -46,17 +46,17 @@ pub const RULES: [MarkRule; 2] = [BY_SERVICE_PORT, BY_MANAGEMENT_PORT];
 /// Keeps the host's side of services as it should be.
 pub struct Services {
     node: Arc<Node>,
-    southbound: watch::Receiver<SouthboundState>,
+    changes: Changes,
     kernel: watch::Receiver<u64>,
     deletions: watch::Receiver<u64>,
-    seen: Option<Inputs>,
     checked: u64,
     programmed: Option<(Terms, Vec<IpNet>, Vips)>,
     warned: bool,
 }
 
+/// What it depends on. Most changes of the Southbound are about pods and leave it as it is.
 #[derive(PartialEq)]
-struct Inputs {
+pub struct Inputs {
     bindings: [Option<Arc<Binding>>; 2],
     balancers: u64,
     kernel: u64,
@@ -67,28 +67,19 @@ impl Services {
     /// Watches the Southbound database, through `kernel` the host's links, routes and rules, and through `deletions` its
     /// nftables.
     pub fn new(node: Arc<Node>, kernel: watch::Receiver<u64>, deletions: watch::Receiver<u64>) -> Self {
-        let southbound = node.southbound.changes();
+        let changes = Changes::default()
+            .of(node.southbound.changes())
+            .of(kernel.clone())
+            .of(deletions.clone());
         Self {
             node,
-            southbound,
+            changes,
             kernel,
             deletions,
-            seen: None,
             checked: 0,
             programmed: None,
             warned: false,
         }
-    }
-
-    fn inputs(&self) -> Inputs {
-        let ports = [Role::Service, Role::Management].map(|role| role.port_of(&self.node.name));
-        let (kernel, deletions) = (*self.kernel.borrow(), *self.deletions.borrow());
-        self.node.southbound.read(|state| Inputs {
-            bindings: ports.each_ref().map(|port| state.binding(port).cloned()),
-            balancers: state.balancers_revision,
-            kernel,
-            deletions,
-        })
     }
 
     /// Writes the difference to what was written last; everything if that is not known, or the terms are others.
@@ -172,24 +163,21 @@ impl Services {
 
 impl Converge for Services {
     const NAME: &'static str = "services";
+    type Inputs = Inputs;
 
-    async fn woken(&mut self) {
-        loop {
-            let inputs = self.inputs();
-            if self.seen.as_ref() != Some(&inputs) {
-                self.seen = Some(inputs);
-                return;
-            }
-            let changed = tokio::select! {
-                changed = self.southbound.changed() => changed,
-                changed = self.kernel.changed() => changed,
-                changed = self.deletions.changed() => changed,
-            };
-            // The senders live as long as the process; a closed channel only means that it is ending.
-            if changed.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+    fn inputs(&self) -> Inputs {
+        let ports = [Role::Service, Role::Management].map(|role| role.port_of(&self.node.name));
+        let (kernel, deletions) = (*self.kernel.borrow(), *self.deletions.borrow());
+        self.node.southbound.read(|state| Inputs {
+            bindings: ports.each_ref().map(|port| state.binding(port).cloned()),
+            balancers: state.balancers_revision,
+            kernel,
+            deletions,
+        })
+    }
+
+    async fn changed(&mut self) {
+        self.changes.next().await;
     }
 
     async fn apply(&mut self) -> anyhow::Result<()> {

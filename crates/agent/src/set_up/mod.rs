@@ -11,11 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use netloom_retry::{Changes, Converge, Every};
 use tokio::sync::watch;
 use tracing::info;
 
 use crate::cni::status::status;
-use crate::converge::Converge;
 use crate::databases::Southbound;
 use crate::node::Node;
 use crate::switch::SwitchState;
@@ -51,7 +51,7 @@ pub struct SetUp {
     datapath: Datapath,
     external_bridge: bool,
     southbound: Southbound,
-    switch: watch::Receiver<SwitchState>,
+    changes: Changes,
     kernel: watch::Receiver<u64>,
     settings: kernel::Settings,
     /// The state of the kernel for which its settings were looked at.
@@ -68,14 +68,14 @@ impl SetUp {
         southbound: Southbound,
         kernel: watch::Receiver<u64>,
     ) -> Self {
-        let switch = node.switch.changes();
+        let changes = Changes::default().of(node.switch.changes()).of(kernel.clone());
         Self {
             node,
             encap,
             datapath,
             external_bridge,
             southbound,
-            switch,
+            changes,
             kernel,
             settings: kernel::Settings::default(),
             looked_at: None,
@@ -85,16 +85,16 @@ impl SetUp {
 
 impl Converge for SetUp {
     const NAME: &'static str = "set-up of the switch";
+    type Inputs = Every;
 
-    async fn woken(&mut self) {
-        let ended = tokio::select! {
-            changed = self.switch.changed() => changed.is_err(),
-            changed = self.kernel.changed() => changed.is_err(),
-            () = self.southbound.changed() => false,
-        };
-        // The senders live as long as the process; a closed channel only means that it is ending.
-        if ended {
-            std::future::pending::<()>().await;
+    fn inputs(&self) -> Every {
+        Every
+    }
+
+    async fn changed(&mut self) {
+        tokio::select! {
+            () = self.changes.next() => {}
+            () = self.southbound.changed() => {}
         }
     }
 

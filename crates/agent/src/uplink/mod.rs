@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use netloom_ovsdb::{Datum, Mutation, Operation, Row, Transaction};
+use netloom_retry::{Changes, Converge};
 use tokio::sync::watch;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::converge::Converge;
 use crate::gateway::EXTERNAL_BRIDGE;
 use crate::net::belongings::{Belongings, Held, holds};
 use crate::net::netlink::{Link, LinkChange, Netlink};
@@ -57,17 +57,16 @@ pub struct Uplink {
     /// Whether the switch is set up by us, which has to come first.
     set_up: bool,
     boot: String,
-    switch: watch::Receiver<SwitchState>,
+    changes: Changes,
     kernel: watch::Receiver<u64>,
     deletions: watch::Receiver<u64>,
     /// The device that is fenced, and how many tables had been deleted by then.
     fenced: Option<(u32, u64)>,
-    seen: Option<Inputs>,
 }
 
 /// What wakes it: most changes of the switch are about pods.
 #[derive(PartialEq)]
-struct Inputs {
+pub struct Inputs {
     ready: bool,
     bridge: Option<Arc<crate::switch::state::Bridge>>,
     uplink: Option<String>,
@@ -88,7 +87,10 @@ impl Uplink {
         kernel: watch::Receiver<u64>,
         deletions: watch::Receiver<u64>,
     ) -> Self {
-        let switch = node.switch.changes();
+        let changes = Changes::default()
+            .of(node.switch.changes())
+            .of(kernel.clone())
+            .of(deletions.clone());
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Self {
             node,
@@ -97,23 +99,11 @@ impl Uplink {
             datapath,
             set_up,
             boot: boot.trim().to_owned(),
-            switch,
+            changes,
             kernel,
             deletions,
             fenced: None,
-            seen: None,
         }
-    }
-
-    fn inputs(&self) -> Inputs {
-        let (kernel, deletions) = (*self.kernel.borrow(), *self.deletions.borrow());
-        self.node.switch.read(|state| Inputs {
-            ready: self.is_ready(state),
-            bridge: state.bridge(EXTERNAL_BRIDGE).map(|(_, bridge)| bridge.clone()),
-            uplink: port_of_bridge(state),
-            kernel,
-            deletions,
-        })
     }
 
     /// The switch's own settings come before its first device.
@@ -201,24 +191,21 @@ impl Uplink {
 
 impl Converge for Uplink {
     const NAME: &'static str = "uplink";
+    type Inputs = Inputs;
 
-    async fn woken(&mut self) {
-        loop {
-            let inputs = self.inputs();
-            if self.seen.as_ref() != Some(&inputs) {
-                self.seen = Some(inputs);
-                return;
-            }
-            let changed = tokio::select! {
-                changed = self.switch.changed() => changed,
-                changed = self.kernel.changed() => changed,
-                changed = self.deletions.changed() => changed,
-            };
-            // The senders live as long as the process; a closed channel only means that it is ending.
-            if changed.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+    fn inputs(&self) -> Inputs {
+        let (kernel, deletions) = (*self.kernel.borrow(), *self.deletions.borrow());
+        self.node.switch.read(|state| Inputs {
+            ready: self.is_ready(state),
+            bridge: state.bridge(EXTERNAL_BRIDGE).map(|(_, bridge)| bridge.clone()),
+            uplink: port_of_bridge(state),
+            kernel,
+            deletions,
+        })
+    }
+
+    async fn changed(&mut self) {
+        self.changes.next().await;
     }
 
     async fn apply(&mut self) -> anyhow::Result<()> {

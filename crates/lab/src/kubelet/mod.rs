@@ -33,6 +33,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, ResourceExt as _};
+use netloom_retry::Backoff;
 use tokio::sync::watch;
 
 use self::container::Node;
@@ -138,14 +139,6 @@ fn tell(workers: &mut BTreeMap<String, watch::Sender<Desired>>, shared: &Arc<Sha
 }
 
 /// The kubelet's one back-off: for CNI calls that fail and for a node that is not ready.
-#[derive(Debug, Default)]
-struct Backoff {
-    delay: Duration,
-}
-
-impl Backoff {
-    fn next(&mut self) -> Duration {
-        self.delay = (self.delay * 2).clamp(Duration::from_millis(50), Duration::from_secs(2));
-        self.delay
-    }
+fn backoff() -> Backoff {
+    Backoff::new(Duration::from_millis(50), Duration::from_secs(2))
 }

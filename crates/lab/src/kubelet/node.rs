@@ -11,7 +11,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::container::Node;
-use super::{Backoff, cni, status};
+use super::{backoff, cni, status};
 use crate::files::Watch;
 
 /// Where the agent's socket is.
@@ -21,7 +21,7 @@ const AGENT: &str = "/run/netloom";
 pub async fn run(client: Client, node: Node) -> anyhow::Result<()> {
     let agent = Watch::directory(Path::new(AGENT))?;
     let api = Api::<NodeObject>::all(client);
-    let mut backoff = Backoff::default();
+    let mut backoff = backoff();
     let mut told: Option<Result<(), String>> = None;
     let mut since = status::now();
     loop {
@@ -39,10 +39,10 @@ pub async fn run(client: Client, node: Node) -> anyhow::Result<()> {
             }
         }
         if told == Some(Ok(())) {
-            backoff = Backoff::default();
+            backoff.reset();
             agent.changed().await?;
         } else {
-            let _ = tokio::time::timeout(backoff.next(), agent.changed()).await;
+            let _ = tokio::time::timeout(backoff.delay(), agent.changed()).await;
         }
     }
 }

@@ -21,7 +21,7 @@ use super::cni::Attachment;
 use super::container::{id, parse_id, spec};
 use super::plan::{Plan, Run, Runs, plan};
 use super::status::{self, Known};
-use super::{Backoff, Shared, cni, probe, sandbox};
+use super::{Shared, backoff, cni, probe, sandbox};
 use crate::pods::{self, PodRecord, RECORDS};
 
 /// What a pod should be.
@@ -125,7 +125,7 @@ impl Worker {
         }
         self.report(&pod, &record, &Runs::new(), &Plan::default()).await;
         let attachment = attachment(&record)?;
-        let mut backoff = Backoff::default();
+        let mut backoff = backoff();
         loop {
             let added = tokio::select! {
                 added = attach(&attachment) => added,
@@ -143,7 +143,7 @@ impl Worker {
                     // What a failed ADD left behind must not be in the way of the next one.
                     let _ = cni::del(&attachment).await;
                     tokio::select! {
-                        () = tokio::time::sleep(backoff.next()) => {}
+                        () = tokio::time::sleep(backoff.delay()) => {}
                         () = unwanted(&mut self.desired) => return None,
                     }
                 }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::container::{log_directory, parse_id};
 use super::plan::{Plan, plan};
 use super::pod::{Desired, Worker, attachment, find, load, record_path};
-use super::{Backoff, Shared, cni, files, probe, sandbox};
+use super::{Shared, backoff, cni, files, probe, sandbox};
 use crate::pods::PodRecord;
 use crate::root::NETLOOM;
 
@@ -72,10 +72,10 @@ impl Worker {
             probes.abort();
         }
         if let Some(attachment) = attachment(record) {
-            let mut backoff = Backoff::default();
+            let mut backoff = backoff();
             while let Err(error) = cni::del(&attachment).await {
                 tracing::warn!(error = format!("{error:#}"), pod = record.name, "cannot detach a pod");
-                tokio::time::sleep(backoff.next()).await;
+                tokio::time::sleep(backoff.delay()).await;
             }
             if let Err(error) = sandbox::remove(&attachment.network) {
                 tracing::warn!(error = format!("{error:#}"), pod = record.name, "cannot remove a sandbox");

@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use netloom_retry::Backoff;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -97,14 +98,14 @@ impl Task {
 
     /// Runs until all handles are gone.
     pub(super) async fn run(mut self) {
-        let mut failures = 0;
+        let mut attempts = Attempts::new();
+        let mut wait = Duration::ZERO;
         for index in 0.. {
-            let wait = wait_before(failures, self.options.remotes.len());
             if !wait.is_zero() {
                 tracing::warn!(remotes = %self.options.remotes, ?wait, "no server will do, trying again");
                 match self.meanwhile(tokio::time::sleep(wait)).await {
                     Meanwhile::Done(()) => {}
-                    Meanwhile::Remotes => failures = 0,
+                    Meanwhile::Remotes => attempts.reset(),
                     Meanwhile::NoClients => return,
                 }
             }
@@ -118,11 +119,12 @@ impl Task {
             let stream = match self.meanwhile(connect).await {
                 Meanwhile::NoClients => return,
                 Meanwhile::Remotes => {
-                    failures = 0;
+                    attempts.reset();
+                    wait = Duration::ZERO;
                     continue;
                 }
                 Meanwhile::Done(Err(reason)) => {
-                    failures += 1;
+                    wait = attempts.failed(self.options.remotes.len());
                     self.unreachable(remote, reason);
                     continue;
                 }
@@ -140,10 +142,11 @@ impl Task {
                 }
                 End::Lost(reason) => self.unreachable(remote, reason),
             }
-            failures = if connected && start.elapsed() >= SHORT_SESSION {
-                0
+            wait = if connected && start.elapsed() >= SHORT_SESSION {
+                attempts.reset();
+                Duration::ZERO
             } else {
-                failures + 1
+                attempts.failed(self.options.remotes.len())
             };
         }
     }
@@ -225,17 +228,40 @@ impl Task {
     }
 }
 
-/// How long to wait before the next attempt: not at all within a round through the remotes, longer after every round.
-fn wait_before(failures: usize, remotes: usize) -> Duration {
-    let rounds = failures / remotes;
-    if rounds == 0 || !failures.is_multiple_of(remotes) {
-        return Duration::ZERO;
+/// Attempts that failed since the last success. There is no wait within a round through the remotes, and a longer one after every round.
+struct Attempts {
+    failures: usize,
+    backoff: Backoff,
+}
+
+impl Attempts {
+    fn new() -> Self {
+        Self {
+            failures: 0,
+            backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
+        }
     }
-    let doublings = u32::try_from(rounds - 1).unwrap_or(u32::MAX).min(10);
-    let wait = (FIRST_WAIT * 2u32.pow(doublings)).min(LONGEST_WAIT);
-    // A quarter of it is random, so that the clients of a restarted server do not come all at once.
+
+    /// Counts a failure; how long to wait before the next attempt.
+    fn failed(&mut self, remotes: usize) -> Duration {
+        self.failures += 1;
+        if self.failures.is_multiple_of(remotes) {
+            spread(self.backoff.delay())
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Begins again.
+    fn reset(&mut self) {
+        *self = Self::new();
+    }
+}
+
+/// Three quarters of a delay and a random part of the rest, so that the clients of a restarted server do not come all at once.
+fn spread(delay: Duration) -> Duration {
     let random = u32::from(Uuid::new_v4().as_bytes()[0]);
-    wait * 3 / 4 + wait * random / (4 * 255)
+    delay * 3 / 4 + delay * random / (4 * 255)
 }
 
 #[cfg(test)]
@@ -243,11 +269,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn delays_are_spread_over_their_last_quarter() {
+        let delays: Vec<Duration> = (0..1000).map(|_| spread(LONGEST_WAIT)).collect();
+        assert!(delays.iter().all(|delay| (LONGEST_WAIT * 3 / 4..=LONGEST_WAIT).contains(delay)));
+        assert!(delays.iter().any(|delay| *delay != delays[0]));
+    }
+
+    #[test]
     fn first_round_is_immediate_and_later_rounds_wait_longer() {
-        assert!((0..3).all(|failures| wait_before(failures, 3).is_zero()));
-        assert!(wait_before(3, 3) >= FIRST_WAIT * 3 / 4);
-        assert!(wait_before(4, 3).is_zero());
-        assert!(wait_before(6, 3) >= FIRST_WAIT * 3 / 2);
-        assert!((1..2000).all(|failures| wait_before(failures, 1) <= LONGEST_WAIT));
+        let mut attempts = Attempts::new();
+        let mut waits = |failures: usize| -> Vec<Duration> { (0..failures).map(|_| attempts.failed(3)).collect() };
+        assert!(waits(2).iter().all(Duration::is_zero));
+        assert!(waits(1)[0] >= FIRST_WAIT * 3 / 4);
+        assert!(waits(2).iter().all(Duration::is_zero));
+        assert!(waits(1)[0] >= FIRST_WAIT * 3 / 2);
+        assert!(waits(300).iter().all(|wait| *wait <= LONGEST_WAIT));
+        attempts.reset();
+        assert!(attempts.failed(2).is_zero());
     }
 }
