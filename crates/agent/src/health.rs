@@ -26,7 +26,7 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener, stop: CancellationTok
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
-        .route("/metrics", get(async |State(node): State<Arc<Node>>| node.metrics.render()))
+        .route("/metrics", get(async |State(node): State<Arc<Node>>| node.metrics.text()))
         .with_state(node);
     axum::serve(listener, router)
         .with_graceful_shutdown(stop.cancelled_owned())

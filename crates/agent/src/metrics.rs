@@ -1,14 +1,15 @@
-//! Counters and stage durations of the agent in the Prometheus text format. Verbs record, the health server renders.
-//! Kept by hand: a dozen atomics need no registry.
+//! What the agent counts, and how long the stages of ADD take, in the Prometheus text format. Verbs record, the health server asks for the text.
 
-use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Upper bounds of the histogram's buckets, in microseconds.
-const BOUNDS: [u64; 13] = [
-    500, 1_000, 2_500, 5_000, 10_000, 20_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000, 30_000_000,
-];
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Upper bounds of the histogram's buckets, in seconds.
+const BOUNDS: [f64; 13] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 /// The stages of ADD; `agent` is the total without the two waits for others.
 const STAGES: [&str; 6] = ["wait_port", "link", "ovs_commit", "installed", "agent", "total"];
 /// The verbs counted.
@@ -36,18 +37,40 @@ impl Stages {
     }
 }
 
+/// Names and values of labels.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+
 /// Everything the agent counts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
-    stages: [Histogram; STAGES.len()],
-    requests: [[AtomicU64; 2]; COMMANDS.len()],
+    registry: Registry,
+    requests: Family<Labels<2>, Counter>,
+    stages: Family<Labels<1>, Histogram, fn() -> Histogram>,
 }
 
-#[derive(Debug, Default)]
-struct Histogram {
-    buckets: [AtomicU64; BOUNDS.len()],
-    count: AtomicU64,
-    sum: AtomicU64,
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("netloom_cni");
+        let requests = Family::<Labels<2>, Counter>::default();
+        registry.register("requests", "CNI requests by command and result", requests.clone());
+        let stages = Family::new_with_constructor((|| Histogram::new(BOUNDS)) as fn() -> Histogram);
+        registry.register("add_seconds", "Duration of the stages of ADD", stages.clone());
+        let metrics = Self {
+            registry,
+            requests,
+            stages,
+        };
+        // Shown from the start, so that a rate can be taken of the first request too.
+        for command in COMMANDS {
+            for result in ["error", "ok"] {
+                drop(metrics.requests.get_or_create(&[("command", command), ("result", result)]));
+            }
+        }
+        for stage in STAGES {
+            drop(metrics.stages.get_or_create(&[("stage", stage)]));
+        }
+        metrics
+    }
 }
 
 impl Metrics {
@@ -61,66 +84,25 @@ impl Metrics {
             stages.agent(),
             stages.total,
         ];
-        for (histogram, duration) in self.stages.iter().zip(durations) {
-            histogram.record(duration);
+        for (stage, duration) in STAGES.into_iter().zip(durations) {
+            self.stages.get_or_create(&[("stage", stage)]).observe(duration.as_secs_f64());
         }
     }
 
     /// Counts one request.
     pub fn record_request(&self, command: &str, success: bool) {
-        if let Some(index) = COMMANDS.iter().position(|known| *known == command) {
-            self.requests[index][usize::from(success)].fetch_add(1, Relaxed);
+        if let Some(command) = COMMANDS.into_iter().find(|known| *known == command) {
+            let result = if success { "ok" } else { "error" };
+            self.requests.get_or_create(&[("command", command), ("result", result)]).inc();
         }
     }
 
-    /// The text for `/metrics`.
-    pub fn render(&self) -> String {
+    /// The text of `/metrics`.
+    pub fn text(&self) -> String {
         let mut text = String::new();
-        text.push_str("# HELP netloom_cni_requests_total CNI requests by command and result.\n");
-        text.push_str("# TYPE netloom_cni_requests_total counter\n");
-        for (command, counts) in COMMANDS.iter().zip(&self.requests) {
-            for (result, count) in ["error", "ok"].iter().zip(counts) {
-                let count = count.load(Relaxed);
-                let _ = writeln!(
-                    text,
-                    "netloom_cni_requests_total{{command=\"{command}\",result=\"{result}\"}} {count}"
-                );
-            }
-        }
-        text.push_str("# HELP netloom_cni_add_seconds Duration of the stages of ADD.\n");
-        text.push_str("# TYPE netloom_cni_add_seconds histogram\n");
-        for (stage, histogram) in STAGES.iter().zip(&self.stages) {
-            histogram.render(&mut text, stage);
-        }
+        // Writing to a String cannot fail.
+        let _ = encode(&mut text, &self.registry);
         text
-    }
-}
-
-impl Histogram {
-    fn record(&self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        for (bucket, bound) in self.buckets.iter().zip(BOUNDS) {
-            if micros <= bound {
-                bucket.fetch_add(1, Relaxed);
-            }
-        }
-        self.count.fetch_add(1, Relaxed);
-        self.sum.fetch_add(micros, Relaxed);
-    }
-
-    fn render(&self, text: &mut String, stage: &str) {
-        let name = "netloom_cni_add_seconds";
-        let seconds = |micros: u64| micros as f64 / 1e6;
-        for (bucket, bound) in self.buckets.iter().zip(BOUNDS) {
-            let (bound, count) = (seconds(bound), bucket.load(Relaxed));
-            let _ = writeln!(text, "{name}_bucket{{stage=\"{stage}\",le=\"{bound}\"}} {count}");
-        }
-        let (count, sum) = (self.count.load(Relaxed), seconds(self.sum.load(Relaxed)));
-        let _ = writeln!(text, "{name}_bucket{{stage=\"{stage}\",le=\"+Inf\"}} {count}");
-        let _ = writeln!(
-            text,
-            "{name}_sum{{stage=\"{stage}\"}} {sum}\n{name}_count{{stage=\"{stage}\"}} {count}"
-        );
     }
 }
 
@@ -129,30 +111,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_cumulative() {
+    fn stages_and_requests_are_shown_by_their_labels() {
         let metrics = Metrics::default();
-        let total = Duration::from_millis(100);
-        let wait_port = Duration::from_millis(60);
         metrics.record_add(&Stages {
-            wait_port,
+            wait_port: Duration::from_millis(60),
             installed: Duration::from_millis(30),
-            total,
+            total: Duration::from_millis(100),
             ..Stages::default()
         });
         metrics.record_request("ADD", true);
-        let text = metrics.render();
-        assert!(
-            text.contains("netloom_cni_add_seconds_bucket{stage=\"agent\",le=\"0.005\"} 0\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("netloom_cni_add_seconds_bucket{stage=\"agent\",le=\"0.01\"} 1\n"),
-            "{text}"
-        );
-        assert!(text.contains("netloom_cni_add_seconds_sum{stage=\"total\"} 0.1\n"), "{text}");
-        assert!(
-            text.contains("netloom_cni_requests_total{command=\"ADD\",result=\"ok\"} 1\n"),
-            "{text}"
-        );
+        metrics.record_request("UNKNOWN", true);
+        let text = metrics.text();
+        for line in [
+            "# HELP netloom_cni_requests CNI requests by command and result.",
+            "# HELP netloom_cni_add_seconds Duration of the stages of ADD.",
+            "netloom_cni_add_seconds_bucket{le=\"0.005\",stage=\"agent\"} 0",
+            "netloom_cni_add_seconds_bucket{le=\"0.01\",stage=\"agent\"} 1",
+            "netloom_cni_add_seconds_bucket{le=\"+Inf\",stage=\"agent\"} 1",
+            "netloom_cni_add_seconds_sum{stage=\"total\"} 0.1",
+            "netloom_cni_requests_total{command=\"ADD\",result=\"ok\"} 1",
+            "netloom_cni_requests_total{command=\"ADD\",result=\"error\"} 0",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "no `{line}` in\n{text}");
+        }
+        assert!(!text.contains("UNKNOWN"), "{text}");
     }
 }

@@ -59,11 +59,7 @@ fn add(source: &str, names: &mut BTreeSet<String>) {
             code if code.ends_with("Registry::with_prefix(") => prefix = literal,
             code if code.ends_with("registry.register(") => drop(names.insert(format!("{prefix}_{literal}"))),
             _ if is_name(literal) => drop(names.insert(literal.to_owned())),
-            _ => names.extend(
-                literal
-                    .strip_prefix("# HELP ")
-                    .and_then(|help| Some(help.split_once(' ')?.0.to_owned())),
-            ),
+            _ => {}
         }
     }
 }
