@@ -53,7 +53,7 @@ fn insert(id: &RowId, wanted: &Row, desired: &Northbound, there: impl Fn(&RowId)
                 .map(|member| member.value),
         );
         if !values.is_empty() {
-            row.insert(column.to_owned(), values);
+            row.insert(column, values);
         }
     }
     Operation::insert(id.table, id.uuid, row)

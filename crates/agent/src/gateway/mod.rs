@@ -254,7 +254,7 @@ mod tests {
                 ("ofport".to_owned(), Datum::integer(*ofport)),
             ]);
             if !peer.is_empty() {
-                row.insert("options".to_owned(), Datum::map([("peer", *peer)]));
+                row.insert("options", Datum::map([("peer", *peer)]));
             }
             state.put("Interface", interface, Some(&row));
             state.put("Port", port, Some(&Row::from([("interfaces".to_owned(), Datum::uuid(interface))])));

@@ -158,7 +158,7 @@ pub fn bridge(state: &SwitchState, root: Uuid, terms: &BridgeTerms<'_>, transact
             ("other_config".to_owned(), Datum::map(config)),
         ]);
         if terms.secure {
-            row.insert("fail_mode".to_owned(), Datum::string("secure"));
+            row.insert("fail_mode", Datum::string("secure"));
         }
         transaction.push(Operation::insert("Bridge", bridge, row));
         let bridges = vec![Mutation::insert("bridges", Datum::uuid(bridge))];
@@ -173,10 +173,10 @@ pub fn bridge(state: &SwitchState, root: Uuid, terms: &BridgeTerms<'_>, transact
         &row.datapath_type
     };
     if present != kind {
-        columns.insert("datapath_type".to_owned(), Datum::string(kind));
+        columns.insert("datapath_type", Datum::string(kind));
     }
     if terms.secure && row.fail_mode.as_deref() != Some("secure") {
-        columns.insert("fail_mode".to_owned(), Datum::string("secure"));
+        columns.insert("fail_mode", Datum::string("secure"));
     }
     if !columns.is_empty() {
         transaction.push(Operation::update("Bridge", uuid, columns));

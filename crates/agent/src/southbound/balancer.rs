@@ -140,11 +140,11 @@ mod tests {
         assert_eq!(Balancer::parse(&row("icmp", &[])), None);
         for service in ["", "web"] {
             let mut row = row("tcp", &[]);
-            row.insert("options".to_owned(), Datum::map([(balancer::SERVICE, service)]));
+            row.insert("options", Datum::map([(balancer::SERVICE, service)]));
             assert_eq!(Balancer::parse(&row), None, "{service}");
         }
         let mut row = row("tcp", &[]);
-        row.insert("options".to_owned(), Datum::map([balancer::OF_GATEWAYS]));
+        row.insert("options", Datum::map([balancer::OF_GATEWAYS]));
         assert_eq!(Balancer::parse(&row), None);
     }
 }

@@ -197,7 +197,7 @@ fn plan_plug(state: &SwitchState, bridge: &str, plug: &Plug) -> Result<(Transact
             ),
         ]);
         if plug.internal {
-            row.insert("type".to_owned(), Datum::string("internal"));
+            row.insert("type", Datum::string("internal"));
         }
         transaction.push(Operation::insert("Interface", interface, row));
         let row = Row::from([

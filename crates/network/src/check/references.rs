@@ -86,7 +86,7 @@ pub(super) fn roots(reading: &Reading<'_>) -> Vec<Broken> {
     for (holder, column, table) in HOLDERS {
         for (id, row) in reading.rows(holder) {
             let members = reading.northbound.members(id, column).filter_map(|value| value.as_uuid());
-            let own = row.get(*column).into_iter().flat_map(Datum::uuids);
+            let own = row.get(column).into_iter().flat_map(Datum::uuids);
             held.extend(members.chain(own).map(|uuid| RowId { table, uuid }));
         }
     }

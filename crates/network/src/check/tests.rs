@@ -22,7 +22,7 @@ impl Made {
         let id = RowId::of(T::TABLE, &Key::new(key));
         let mut row = row.to_row();
         if T::TABLE != LoadBalancerGroup::TABLE {
-            row.insert("external_ids".to_owned(), Datum::map([(KEY, key)]));
+            row.insert("external_ids", Datum::map([(KEY, key)]));
         }
         self.0.insert_row(id, Arc::new(row));
         id

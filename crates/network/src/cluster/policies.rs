@@ -180,9 +180,7 @@ impl<'a> View<'a> {
         label: Option<(&str, &str)>,
     ) -> Option<&'a S::Value> {
         self.note(|| Fact::value::<S, _>(&(namespace, label)));
-        if table.entries().next().is_none() {
-            return None;
-        }
+        table.entries().next()?;
         table.value(&(namespace.to_owned(), label.map(|(key, value)| (key.to_owned(), value.to_owned()))))
     }
 

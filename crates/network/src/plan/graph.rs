@@ -47,6 +47,8 @@ struct Node {
 enum Readers {
     One(Id),
     Two(Id, Id),
+    /// Boxed, because there are few of these and very many of the others.
+    #[allow(clippy::box_collection)]
     Many(Box<BTreeSet<Id>>),
 }
 
