@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Crates that write no annotation, Event or metric of a cluster: the lab has its own Kubernetes, the CLI prints what others found, and
-/// fixtures are for tests.
-const OTHER_CRATES: [&str; 6] = ["apiserver", "cli", "fixtures", "lab", "lab-fixtures", "ovsdb"];
+/// Crates that write no annotation, Event or metric of a cluster: the lab has its own Kubernetes, the CLI and the doctor print what others
+/// wrote, and fixtures are for tests.
+const OTHER_CRATES: [&str; 7] = ["apiserver", "cli", "doctor", "fixtures", "lab", "lab-fixtures", "ovsdb"];
 /// CamelCase words that are not reasons but words of Kubernetes.
 const OTHER_WORDS: &str = "ClientIP ClusterIP ContainerPort DoesNotExist EndpointSlice ExternalName HostPort InternalIP LoadBalancer \
                            NetworkPolicies NodePort ReplicaSet SecurityGroups StatefulSet";
