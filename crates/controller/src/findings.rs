@@ -24,7 +24,6 @@ pub struct Findings {
 #[derive(Default)]
 pub struct Unpublished {
     news: News,
-    refused: Option<BTreeSet<Problem>>,
     term: Option<u64>,
 }
 
@@ -35,27 +34,22 @@ impl Unpublished {
         self.news.statuses.extend(news.statuses);
     }
 
-    /// What the database refuses is this now.
-    pub fn refuse(&mut self, refused: BTreeSet<Problem>) {
-        self.refused = Some(refused);
-    }
-
     /// A new term began.
     pub fn begin(&mut self, term: u64) {
         self.term = Some(term);
     }
 
     /// Publishes what there is, if anything. Statuses of objects that the database refuses wait until it takes their rows.
-    pub fn publish(&mut self, findings: &watch::Sender<Findings>) {
-        let Self { news, refused, term } = std::mem::take(self);
-        let refuses = |object: &ObjectRef| refused.iter().flatten().any(|problem| problem.object == *object);
+    pub fn publish(&mut self, refused: BTreeSet<Problem>, findings: &watch::Sender<Findings>) {
+        let Self { news, term } = std::mem::take(self);
+        let refuses = |object: &ObjectRef| refused.iter().any(|problem| problem.object == *object);
         let (withheld, statuses): (BTreeMap<_, _>, BTreeMap<_, _>) = news.statuses.into_iter().partition(|(object, _)| refuses(object));
         self.news.statuses = withheld;
         let news = News { statuses, ..news };
         findings.send_if_modified(|findings| {
-            let changed = !news.is_empty() || term.is_some() || refused.as_ref().is_some_and(|refused| *refused != findings.refused);
+            let changed = !news.is_empty() || term.is_some() || refused != findings.refused;
             findings.term = term.unwrap_or(findings.term);
-            findings.refused = refused.unwrap_or_else(|| std::mem::take(&mut findings.refused));
+            findings.refused = refused;
             for (problem, there) in news.problems {
                 if there {
                     findings.problems.insert(problem);
@@ -71,5 +65,35 @@ impl Unpublished {
             }
             changed
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str) -> ObjectRef {
+        ObjectRef::cluster("Node", name, "")
+    }
+
+    fn shows(names: &[&str]) -> News {
+        let status = |name: &&str| (node(name), Some(Shows::Subnets(name.to_string())));
+        News {
+            statuses: names.iter().map(status).collect(),
+            ..News::default()
+        }
+    }
+
+    #[test]
+    fn what_the_database_refuses_shows_nothing_until_it_is_taken() {
+        let (sender, findings) = watch::channel(Findings::default());
+        let shown = || -> Vec<String> { findings.borrow().statuses.keys().map(|object| object.name.clone()).collect() };
+        let mut unpublished = Unpublished::default();
+        unpublished.add(shows(&["a", "b"]));
+        assert_eq!(shown(), Vec::<String>::new(), "nothing before it is published");
+        unpublished.publish([Problem::new(node("b"), "RefusedByDatabase", "taken")].into(), &sender);
+        assert_eq!(shown(), ["a"]);
+        unpublished.publish(BTreeSet::new(), &sender);
+        assert_eq!(shown(), ["a", "b"]);
     }
 }

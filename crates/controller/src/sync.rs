@@ -225,7 +225,7 @@ impl Sync {
             return;
         }
         if std::mem::take(&mut self.committed) {
-            self.unpublished.publish(&self.findings);
+            self.publish();
         }
         let started = Instant::now();
         self.plan();
@@ -237,7 +237,7 @@ impl Sync {
                 return;
             }
         }
-        self.unpublished.publish(&self.findings);
+        self.publish();
     }
 
     /// Brings desired up to date, and gathers what people should know.
@@ -246,15 +246,19 @@ impl Sync {
         if self.commits.forget_accepted(&self.observed, &self.planner) {
             self.pending = Scope::All;
         }
-        let refused = self.commits.refused();
-        self.metrics
-            .set_size(self.planner.units(), self.planner.problems().len() + refused.len());
+        let problems = self.planner.problems().len() + self.commits.refused().len();
+        self.metrics.set_size(self.planner.units(), problems);
         self.unpublished.add(self.planner.take_news());
+    }
+
+    /// Publishes what people should know of what is in the database, and of what it refuses.
+    fn publish(&mut self) {
         let view = View::new(self.planner.cluster());
         let refusal = |(Part { unit, .. }, said): &(Part, String)| {
             let message = format!("the Northbound database refuses its rows: {said} Rename or delete the row that is in the way.");
             Some(Problem::new(unit.as_ref()?.object(&view), "RefusedByDatabase", message))
         };
-        self.unpublished.refuse(refused.iter().filter_map(refusal).collect());
+        let refused = self.commits.refused().iter().filter_map(refusal).collect();
+        self.unpublished.publish(refused, &self.findings);
     }
 }

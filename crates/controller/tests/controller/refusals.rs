@@ -1,5 +1,6 @@
 //! What the database server refuses concerns the object it was refused for, and nobody else.
 
+use netloom_network::annotations::SUBNETS;
 use netloom_ovsdb::{Datum, Operation};
 
 use crate::world::{PORT, SWITCH, World, holds, port_name, row};
@@ -43,11 +44,15 @@ async fn a_node_that_is_refused_keeps_only_its_own_pods_waiting() {
     world.database.port("b").await;
     world.kubernetes.node_condition("node1", "False", "RefusedByDatabase").await;
     assert!(world.database.named(SWITCH, "node1").is_none());
+    // Subnets that are not recorded may be given to another node, so it does not show them.
+    assert_eq!(world.kubernetes.annotations_of_node("node1").await.get(SUBNETS), None);
 
     let (switch, _) = world.database.named(SWITCH, "theirs").unwrap();
     world.database.by_hand(Operation::delete(SWITCH, switch)).await;
     assert_eq!(world.database.port("a").await, ["10.244.0.5", "fd00:10:244::5"]);
     world.kubernetes.node_condition("node1", "True", "Resolved").await;
+    let subnets = world.kubernetes.node_annotation("node1", SUBNETS).await;
+    assert!(subnets.contains("10.244.0.0/24"), "{subnets}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! The Kubernetes API on loopback with a store of its own, and what a user, a kubelet or an agent does with it.
 
+use std::collections::BTreeMap;
+
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -170,6 +172,11 @@ impl Kubernetes {
         let annotated = await_condition(self.nodes(), name, |node: Option<&Node>| value(node).is_some());
         let node = within(&format!("{annotation} of {name}"), annotated).await.unwrap();
         value(node.as_ref()).unwrap()
+    }
+
+    /// The annotations a node has now.
+    pub async fn annotations_of_node(&self, name: &str) -> BTreeMap<String, String> {
+        self.nodes().get(name).await.unwrap().metadata.annotations.unwrap_or_default()
     }
 
     /// Waits for an Event with this reason about an object; gives its message.
