@@ -52,7 +52,7 @@ fn step(theme: Theme) -> BoxedStrategy<Step> {
     let pods = if theme == Theme::Services { 3 } else { 9 };
     let object = prop_oneof![
         of(Theme::Addresses) => nodes::cluster_network(),
-        2 + 2 * of(Theme::Addresses) => nodes::node(),
+        2 + 2 * of(Theme::Addresses) + of(Theme::Policies) => nodes::node(),
         pods => pods::pod(),
         3 * of(Theme::Services) => services::service(),
         3 * of(Theme::Services) => services::slice(),
