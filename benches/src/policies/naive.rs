@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use netloom_network::policy::read::read;
-use netloom_network::policy::{Direction, Namespaces, Peer, Policy, Port, Selection, Which};
+use netloom_network::policy::{Direction, Namespaces, Peer, Policy, ProtocolPorts, Selection, Which};
 use netloom_network::rows::{Acl, AddressSet, PortGroup};
 use netloom_network::{Key, Member, NetworkPolicy, Northbound, Planner, PodName, PolicyName, RowId, Scope};
 use netloom_ovsdb::{Atom, Table};
@@ -235,7 +235,7 @@ fn joiner(cluster: &Planner, name: &PodName) -> Option<Joiner> {
     })
 }
 
-fn port(port: &Port) -> String {
+fn port(port: &ProtocolPorts) -> String {
     match port.which {
         Which::Range(first, last) => format!("({0}.dst >= {first} && {0}.dst <= {last})", port.protocol),
         _ => port.protocol.to_string(),

@@ -1,4 +1,4 @@
-//! Annotations and taints of Node objects by which agents, controller and the removal of Netloom speak to each other.
+//! Annotations and taints by which agents, controller, databases and the removal of Netloom speak to each other.
 
 /// Prefix of every annotation, label and external id of ours.
 pub const PREFIX: &str = "netloom.io/";
@@ -10,3 +10,12 @@ pub const REMOVE: &str = "netloom.io/remove";
 pub const REMOVED: &str = "netloom.io/removed";
 /// Taint of a node whose pods cannot be attached yet.
 pub const NOT_READY: &str = "netloom.io/not-ready";
+
+/// On the Service of the databases: the cluster its Northbound members form.
+pub const NORTHBOUND_CLUSTER: &str = "netloom.io/northbound-cluster";
+/// The same of its Southbound members.
+pub const SOUTHBOUND_CLUSTER: &str = "netloom.io/southbound-cluster";
+/// On the Service of the databases: members that were removed from the Northbound cluster.
+pub const NORTHBOUND_REMOVED: &str = "netloom.io/northbound-removed";
+/// The same of the Southbound cluster.
+pub const SOUTHBOUND_REMOVED: &str = "netloom.io/southbound-removed";

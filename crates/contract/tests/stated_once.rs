@@ -9,7 +9,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
             found.push(path);
         }
     }
@@ -19,14 +19,14 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 fn programs_write_no_key_of_their_own() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = Vec::new();
-    for program in ["agent", "cni", "controller"] {
+    for program in ["agent", "cni", "controller", "ovn"] {
         sources(&crates.join(program).join("src"), &mut files);
     }
     assert!(files.len() > 50, "there are sources: {}", files.len());
     let mut found = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let lines = code.lines().filter(|line| line.contains("\"netloom.io/"));
         found.extend(lines.map(|line| format!("{}: {}", file.display(), line.trim())));
     }

@@ -23,11 +23,18 @@ impl Deref for Checked {
     }
 }
 
+impl Checked {
+    /// Asserts that the Northbound breaks no rule now. The controller writes in transactions, so there is no bad moment.
+    pub fn lint(&self) {
+        let violations: Vec<String> = violations(self).iter().map(ToString::to_string).collect();
+        assert!(violations.is_empty(), "the Northbound breaks rules:\n{}", violations.join("\n"));
+    }
+}
+
 impl Drop for Checked {
     fn drop(&mut self) {
         if !thread::panicking() {
-            let violations: Vec<String> = violations(self).iter().map(ToString::to_string).collect();
-            assert!(violations.is_empty(), "the Northbound breaks rules:\n{}", violations.join("\n"));
+            self.lint();
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use netloom_lab::Spec;
 
-use crate::world::{Checked, lab_with};
+use crate::world::{Checked, ended, lab_with};
 
 /// A lab that tests of one executable share. Make it a `static`.
 pub struct SharedLab {
@@ -35,6 +35,7 @@ impl SharedLab {
         // The lab before it may not be removed yet.
         *number += 1;
         let new = Arc::new(lab_with(&format!("{}-{number}", self.name), self.wish));
+        assert_eq!(ended(&new), Vec::<String>::new(), "parts crashed at the start");
         *lab = Arc::downgrade(&new);
         new
     }

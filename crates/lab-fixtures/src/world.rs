@@ -142,7 +142,12 @@ pub fn ended(lab: &Lab) -> Vec<String> {
         .flat_map(|machine| machine.parts.iter().map(move |part| (machine, part)));
     parts
         .filter(|(_, part)| part.restarts > 0)
-        .map(|(machine, part)| format!("{}/{}: {:?}", machine.machine, part.name, part.reason))
+        .map(|(machine, part)| {
+            format!(
+                "{}/{}: {:?}, restarted {} times",
+                machine.machine, part.name, part.reason, part.restarts
+            )
+        })
         .collect()
 }
 

@@ -58,7 +58,7 @@ pub fn run(command: &[String]) -> anyhow::Result<u8> {
 
 /// Where to run a command inside a machine; the form `netloom lab enter` takes.
 #[derive(Debug, Default)]
-pub struct Place {
+pub struct Surroundings {
     /// Network namespace to enter.
     pub network: Option<PathBuf>,
     /// UTS namespace to enter.
@@ -84,7 +84,7 @@ pub struct Mounts {
 
 impl Mounts {
     /// Becomes `command` at this place with this view of files; returns only if that fails.
-    pub fn become_command(&self, place: &Place, command: &[String]) -> anyhow::Result<std::convert::Infallible> {
+    pub fn become_command(&self, place: &Surroundings, command: &[String]) -> anyhow::Result<std::convert::Infallible> {
         if place.session {
             setsid().context("starting a session")?;
         }
@@ -137,7 +137,7 @@ impl Mounts {
 }
 
 /// Becomes `command` at this place, with the machine's files; returns only if that fails.
-pub fn become_command(place: &Place, command: &[String]) -> anyhow::Result<std::convert::Infallible> {
+pub fn become_command(place: &Surroundings, command: &[String]) -> anyhow::Result<std::convert::Infallible> {
     Mounts::default().become_command(place, command)
 }
 

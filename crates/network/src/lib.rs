@@ -31,10 +31,10 @@ pub mod rows;
 pub mod security_group;
 pub mod service;
 pub mod settings;
+pub mod show;
 pub mod status;
 pub mod text;
 pub mod unit;
-pub mod view;
 
 pub use cluster::{Cluster, Namespaced, Node, NodeName, Object, Pod, PodName};
 pub use custom_network::CustomNetwork;

@@ -231,7 +231,7 @@ pub struct Rule {
     /// Who is at the other end; `None` is anybody.
     pub peers: Option<Vec<Peer>>,
     /// Ports; `None` is all of them.
-    pub ports: Option<Vec<Port>>,
+    pub ports: Option<Vec<ProtocolPorts>>,
 }
 
 /// Somebody at the other end.
@@ -247,7 +247,7 @@ pub enum Peer {
 
 /// Ports of one protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct ProtocolPorts {
     /// Protocol.
     pub protocol: Protocol,
     /// Which of its ports.

@@ -186,6 +186,6 @@ impl fmt::Display for Unit {
     }
 }
 
-fn join<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
+fn commas<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",")
 }

@@ -8,7 +8,7 @@ use netloom_network::cluster::ClusterNetwork;
 use netloom_network::rows::{LoadBalancer, LogicalRouterPolicy};
 use netloom_network::service::{Endpoint, ExternalPoolSpec, Family, Protocol, ServiceKind, ServicePort, SlicePort};
 use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec, ServicesSpec};
-use netloom_network::{EndpointSlice, ExternalPool, Namespaced, Node, Object, Planner, Pod, Scope, Service, check, plan, view};
+use netloom_network::{EndpointSlice, ExternalPool, Namespaced, Node, Object, Planner, Pod, Scope, Service, check, plan, show};
 
 fn named(name: &str) -> Namespaced {
     Namespaced {
@@ -353,9 +353,9 @@ fn services_are_shown_with_their_addresses_backends_and_announcer() {
     let hosting = |port: &str| (port == "announcer_default_web_port").then(|| "node1".to_owned());
     let health = |ip: IpAddr, port, protocol| {
         let checked = ip == IpAddr::from([198, 18, 0, 2]) && (port, protocol) == (8080, Protocol::Tcp);
-        checked.then_some(view::Health::Offline)
+        checked.then_some(show::Health::Offline)
     };
-    let shown = view::services(planner.cluster(), hosting, health);
+    let shown = show::services(planner.cluster(), hosting, health);
     assert_eq!(shown.len(), 1);
     assert_eq!(shown[0].addresses, ["10.96.0.1:80/tcp", "192.0.2.1:80/tcp", "*:30080/tcp"]);
     let states: Vec<_> = shown[0].backends.iter().map(|b| (b.address.to_string(), b.state)).collect();

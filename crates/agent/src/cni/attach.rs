@@ -87,7 +87,7 @@ async fn plug_pod(node: &Node, request: &Request, pod: &Pod, netns_path: &Path) 
     info!(
         pod = port,
         device,
-        addresses = join(&assignment.addresses),
+        addresses = commas(&assignment.addresses),
         wait_port_us = micros(stages.wait_port),
         link_us = micros(stages.link),
         ovs_commit_us = micros(stages.ovs_commit),
@@ -334,7 +334,7 @@ fn external_ids(request: &Request, pod: &Pod, netns: &Path, assignment: &Assignm
         (external_id::IFNAME, request.sandbox.ifname.clone()),
         (external_id::NETNS, netns.to_string_lossy().into_owned()),
         (external_id::POD, pod_id(&pod.namespace, &pod.name)),
-        (external_id::ADDRESSES, join(&assignment.addresses)),
+        (external_id::ADDRESSES, commas(&assignment.addresses)),
         (external_id::CNI_NETWORK, request.network.clone()),
     ];
     if !request.host_ports.is_empty() {
@@ -346,7 +346,7 @@ fn external_ids(request: &Request, pod: &Pod, netns: &Path, assignment: &Assignm
     pairs
 }
 
-fn join(addresses: &[ipnet::IpNet]) -> String {
+fn commas(addresses: &[ipnet::IpNet]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 

@@ -12,7 +12,6 @@ use crate::net::fence;
 use crate::net::watch::is_pod_veth;
 use crate::node::{INTEGRATION_BRIDGE, Node, veth_name};
 use crate::switch::Interface;
-use netloom_contract::external_id;
 
 /// DEL: removes one sandbox's interface. Succeeds when there is nothing left to remove.
 pub async fn detach(node: &Node, sandbox: &Sandbox) -> Result<(), CniError> {
@@ -45,10 +44,7 @@ pub async fn collect(node: &Node, request: &Request) -> Result<(), CniError> {
     let removed = node
         .switch
         .unplug(|_, interface| {
-            let ours = interface
-                .external_ids
-                .get(external_id::CNI_NETWORK)
-                .is_none_or(|network| *network == request.network);
+            let ours = interface.cni_network().is_none_or(|network| network == request.network);
             let stale = interface.sandbox().is_some_and(|sandbox| !valid.contains(&sandbox));
             ours && stale && !busy.contains(&interface.name)
         })

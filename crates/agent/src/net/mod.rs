@@ -3,9 +3,9 @@
 //! OVN or Kubernetes.
 
 pub mod announcement;
-pub mod belongings;
 pub mod conntrack;
 pub mod fence;
+pub mod link_config;
 pub mod netlink;
 pub mod netns;
 pub mod nft;

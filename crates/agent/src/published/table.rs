@@ -30,7 +30,7 @@ pub struct Publisher {
 
 /// A port of the node in one address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct PublishedPort {
     ipv4: bool,
     /// The one address it is published on; none for all of them.
     pub host_ip: Option<IpAddr>,
@@ -44,7 +44,7 @@ pub struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     /// The pod's address and port behind each place.
-    places: BTreeMap<Place, (IpAddr, u16)>,
+    places: BTreeMap<PublishedPort, (IpAddr, u16)>,
     /// The node's addresses among its pods, one per family.
     sources: Vec<IpAddr>,
 }
@@ -89,7 +89,7 @@ impl Table {
                     continue;
                 };
                 for mapping in publisher.mappings.iter().filter(|mapping| serves(mapping.host_ip, ipv4)) {
-                    let place = Place {
+                    let place = PublishedPort {
                         ipv4,
                         host_ip: mapping.host_ip,
                         protocol: mapping.protocol,
@@ -130,7 +130,7 @@ impl Table {
 
     /// Whether a packet from a loopback address may have to leave the host for a pod.
     pub fn has_loopback(&self) -> bool {
-        let loopback = |place: &Place| place.ipv4 && place.host_ip.is_none_or(|address| address.is_loopback());
+        let loopback = |place: &PublishedPort| place.ipv4 && place.host_ip.is_none_or(|address| address.is_loopback());
         self.places.keys().any(loopback)
     }
 

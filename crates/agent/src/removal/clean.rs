@@ -14,7 +14,7 @@ use tracing::info;
 use crate::gateway::EXTERNAL_BRIDGE;
 use crate::host_port::Role;
 use crate::install::{self, Files};
-use crate::net::belongings::Belongings;
+use crate::net::link_config::LinkConfig;
 use crate::net::nft;
 use crate::net::watch::is_pod_veth;
 use crate::node::{INTEGRATION_BRIDGE, Node};
@@ -124,7 +124,7 @@ async fn return_uplink(node: &Node, kernel: &mut watch::Receiver<u64>) -> anyhow
     let bridge = netlink.link(EXTERNAL_BRIDGE).await?;
     let on_bridge = match &bridge {
         Some(bridge) => netlink.belongings(bridge.index).await?,
-        None => Belongings::default(),
+        None => LinkConfig::default(),
     };
     let whole = bridge.as_ref().is_some_and(|bridge| record.complete_on == Some(bridge.index));
     let belongings = if whole { on_bridge } else { on_bridge.union(&record.belongings) };

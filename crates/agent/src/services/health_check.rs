@@ -185,6 +185,7 @@ mod tests {
                 (balancer::SERVICE, "a/web"),
                 (balancer::HEALTH_CHECK_PORT, "32000"),
                 (balancer::READY_ENDPOINTS, ready),
+                balancer::OF_GATEWAYS,
             ];
             let options = options.into_iter().chain(node.map(|node| (balancer::NODE, node)));
             let row = Row::from([

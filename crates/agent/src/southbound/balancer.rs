@@ -48,10 +48,14 @@ pub struct HealthCheck {
 }
 
 impl Balancer {
-    /// Reads a row of table `Load_Balancer`; none if it is not a gateway's, or not ours.
+    /// Reads a row of table `Load_Balancer`; none if it is not a gateway's. A controller before 0.2 did not name the service: what it serves is
+    /// served all the same.
     pub fn parse(row: &Row) -> Option<Self> {
         let option = |name: &str| row.get("options").and_then(|options| options.get(name));
-        let (namespace, name) = option(balancer::SERVICE)?.split_once('/')?;
+        let (of_gateways, value) = balancer::OF_GATEWAYS;
+        option(of_gateways).filter(|found| *found == value)?;
+        let service = option(balancer::SERVICE).and_then(|service| service.split_once('/'));
+        let (namespace, name) = service.unwrap_or_default();
         let protocol = Protocol::of_row(row.get("protocol").and_then(Datum::as_str)?)?;
         let vips = row.get("vips").and_then(Datum::as_map).into_iter().flat_map(|map| map.iter());
         let mut served: Vec<Vip> = vips
@@ -138,13 +142,16 @@ mod tests {
     #[test]
     fn other_rows_are_not_ours() {
         assert_eq!(Balancer::parse(&row("icmp", &[])), None);
-        for service in ["", "web"] {
-            let mut row = row("tcp", &[]);
-            row.insert("options", Datum::map([(balancer::SERVICE, service)]));
-            assert_eq!(Balancer::parse(&row), None, "{service}");
-        }
+        let mut row = row("tcp", &[]);
+        row.insert("options", Datum::map([(balancer::SERVICE, "default/web")]));
+        assert_eq!(Balancer::parse(&row), None);
+    }
+
+    #[test]
+    fn a_row_of_an_earlier_controller_is_served() {
         let mut row = row("tcp", &[]);
         row.insert("options", Datum::map([balancer::OF_GATEWAYS]));
-        assert_eq!(Balancer::parse(&row), None);
+        let balancer = Balancer::parse(&row).unwrap();
+        assert_eq!((balancer.vips.len(), balancer.name.as_str()), (3, ""));
     }
 }

@@ -41,6 +41,12 @@ impl Interface {
         })
     }
 
+    /// The CNI network configuration it was made for. An agent before 0.2 recorded it under another key.
+    pub fn cni_network(&self) -> Option<&str> {
+        let id = |key| self.external_ids.get(key).map(String::as_str);
+        id(external_id::CNI_NETWORK).or_else(|| id(external_id::NETWORK))
+    }
+
     /// Whether it carries this logical port.
     pub fn carries(&self, port: &str) -> bool {
         self.external_ids.get(external_id::IFACE_ID).is_some_and(|id| id == port)

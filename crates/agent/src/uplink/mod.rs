@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::gateway::EXTERNAL_BRIDGE;
-use crate::net::belongings::{Belongings, Held, holds};
+use crate::net::link_config::{LinkAddress, LinkConfig, holds};
 use crate::net::netlink::{Link, LinkChange, Netlink};
 use crate::net::{fence, nft, sysctl};
 use crate::node::Node;
@@ -152,7 +152,7 @@ impl Uplink {
 
     /// Without vswitchd the userspace datapath's br-ex is dead, or not even there, and the node would be cut off, also from
     /// whoever could start vswitchd again: the uplink has its addresses and routes meanwhile.
-    async fn stand_in(&mut self, bridge: Option<(Link, Belongings)>) -> anyhow::Result<()> {
+    async fn stand_in(&mut self, bridge: Option<(Link, LinkConfig)>) -> anyhow::Result<()> {
         let recorded = |state: &SwitchState| Record::read(&state.bridge(EXTERNAL_BRIDGE)?.1.external_ids);
         let Some(record) = self.node.switch.read(recorded).filter(|record| record.boot == self.boot) else {
             return Ok(());
@@ -163,8 +163,8 @@ impl Uplink {
         };
         let belongings = bridge.as_ref().map_or(&record.belongings, |(_, belongings)| belongings);
         let present = netlink.belongings(uplink.index).await?;
-        let lost = |address: &&Held| !holds(&present.addresses, address.net);
-        let lost: Vec<&Held> = belongings.addresses.iter().filter(lost).collect();
+        let lost = |address: &&LinkAddress| !holds(&present.addresses, address.net);
+        let lost: Vec<&LinkAddress> = belongings.addresses.iter().filter(lost).collect();
         for address in &lost {
             netlink.hold(uplink.index, **address).await?;
         }
@@ -280,7 +280,7 @@ impl Converge for Uplink {
 }
 
 /// br-ex, and what it has. One that is going loses that before it is gone, which must not be taken for somebody's wish.
-async fn bridge(netlink: &Netlink) -> anyhow::Result<Option<(Link, Belongings)>> {
+async fn bridge(netlink: &Netlink) -> anyhow::Result<Option<(Link, LinkConfig)>> {
     let Some(bridge) = netlink.link(EXTERNAL_BRIDGE).await? else {
         return Ok(None);
     };
@@ -306,7 +306,7 @@ async fn bring_up(netlink: &Netlink, uplink: &Link, bridge: &Link) -> anyhow::Re
 
 /// Takes addresses and routes off one link, if it is there, and leads the routes through the other, which has the addresses
 /// already. Removing an address takes every route along that names it as source, on whichever link: routes come last.
-async fn carry(netlink: &Netlink, from: Option<&(Link, Belongings)>, to: &Link, belongings: &Belongings) -> anyhow::Result<()> {
+async fn carry(netlink: &Netlink, from: Option<&(Link, LinkConfig)>, to: &Link, belongings: &LinkConfig) -> anyhow::Result<()> {
     if let Some((from, leaving)) = from {
         // Else the first address of a network would take along others that came after we looked.
         sysctl::set(&format!("ipv4/conf/{}/promote_secondaries", from.name), "1")?;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::net::belongings::Belongings;
+use crate::net::link_config::LinkConfig;
 use netloom_contract::external_id::{ADDRESSES, COMPLETE, ROUTES, UPLINK};
 
 /// What the bridge's row says.
@@ -13,7 +13,7 @@ pub struct Record {
     /// The device whose belongings these are.
     pub uplink: String,
     /// What the node has on br-ex.
-    pub belongings: Belongings,
+    pub belongings: LinkConfig,
     /// The boot it was written in.
     pub boot: String,
     /// The index of the br-ex that has it all; none while it is being moved.
@@ -27,7 +27,7 @@ impl Record {
         let (boot, index) = complete.split_once('/')?;
         Some(Self {
             uplink: ids.get(UPLINK)?.clone(),
-            belongings: Belongings {
+            belongings: LinkConfig {
                 addresses: serde_json::from_str(ids.get(ADDRESSES)?).ok()?,
                 routes: serde_json::from_str(ids.get(ROUTES)?).ok()?,
             },
@@ -50,7 +50,7 @@ impl Record {
 
 /// What br-ex must have: what it has, what is still (or again) on the uplink, and what the record says if this br-ex
 /// never had it all. A record of an earlier boot says nothing: the node's own configuration has spoken since.
-pub fn wanted(record: Option<&Record>, boot: &str, bridge: Option<u32>, on_bridge: &Belongings, on_uplink: &Belongings) -> Belongings {
+pub fn wanted(record: Option<&Record>, boot: &str, bridge: Option<u32>, on_bridge: &LinkConfig, on_uplink: &LinkConfig) -> LinkConfig {
     let recorded = record.filter(|record| record.boot == boot && (record.complete_on.is_none() || record.complete_on != bridge));
     let wanted = on_bridge.clone().union(on_uplink);
     match recorded {
@@ -63,16 +63,16 @@ pub fn wanted(record: Option<&Record>, boot: &str, bridge: Option<u32>, on_bridg
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::net::belongings::Held;
+    use crate::net::link_config::LinkAddress;
 
-    fn having(addresses: &[&str]) -> Belongings {
-        let held = |address: &&str| Held {
+    fn having(addresses: &[&str]) -> LinkConfig {
+        let held = |address: &&str| LinkAddress {
             net: address.parse().unwrap(),
             broadcast: None,
             no_prefix_route: false,
             metric: None,
         };
-        Belongings {
+        LinkConfig {
             addresses: addresses.iter().map(held).collect(),
             routes: Vec::new(),
         }

@@ -16,23 +16,23 @@ use crate::{
 };
 
 /// An object anywhere: its resource and its key there.
-type Place = (String, Key);
+type ObjectKey = (String, Key);
 
 /// The controller.
 #[derive(Default)]
 pub(crate) struct Collector {
-    dependents: BTreeMap<String, BTreeSet<Place>>,
+    dependents: BTreeMap<String, BTreeSet<ObjectKey>>,
 }
 
 impl Reconciler for Collector {
     const NAME: &'static str = "garbage-collector";
-    type Key = Place;
+    type Key = ObjectKey;
 
     fn resources(&self, api: &Api) -> Vec<String> {
         api.registry.resources().iter().map(|kind| kind.resource()).collect()
     }
 
-    fn affected(&mut self, api: &Api, resource: &str, event: &Event) -> Vec<Place> {
+    fn affected(&mut self, api: &Api, resource: &str, event: &Event) -> Vec<ObjectKey> {
         let place = (resource.to_owned(), key_of(&event.object.value));
         if let Some(previous) = &event.previous {
             for owner in owners(&previous.value) {
@@ -67,7 +67,7 @@ impl Reconciler for Collector {
         }
     }
 
-    async fn reconcile(&mut self, api: &Api, (resource, key): &Place) -> Result<()> {
+    async fn reconcile(&mut self, api: &Api, (resource, key): &ObjectKey) -> Result<()> {
         let Some(kind) = api.registry.resources().into_iter().find(|kind| kind.resource() == *resource) else {
             return Ok(());
         };
@@ -133,7 +133,7 @@ impl Collector {
 }
 
 /// Where the owner of an object is.
-fn place_of_owner(api: &Api, object: &Value, owner: &Value) -> Option<Place> {
+fn place_of_owner(api: &Api, object: &Value, owner: &Value) -> Option<ObjectKey> {
     let kind = api.registry.by_name(json::text(owner, "/apiVersion"), json::text(owner, "/kind"))?;
     let namespace = if kind.namespaced { json::namespace(object) } else { "" };
     Some((kind.resource(), (namespace.to_owned(), json::text(owner, "/name").to_owned())))

@@ -24,13 +24,13 @@ use netloom_doctor::{ClusterOptions, Finding, NodeOptions, State};
 )]
 pub struct Doctor {
     #[command(subcommand)]
-    place: Option<Place>,
+    place: Option<Target>,
     #[command(flatten)]
     cluster: ClusterFlags,
 }
 
 #[derive(Subcommand)]
-enum Place {
+enum Target {
     /// Check this machine: kernel, Open vSwitch, OVN, MTU, firewall, clock, certificates, leftovers of another network
     Node(NodeFlags),
 }
@@ -135,7 +135,7 @@ fn look(flags: Doctor) -> Result<(Vec<Finding>, Printing)> {
         .context("start the runtime")?;
     runtime.block_on(async {
         Ok(match flags.place {
-            Some(Place::Node(flags)) => {
+            Some(Target::Node(flags)) => {
                 let printing = flags.printing.clone();
                 (netloom_doctor::examine_node(&flags.into()).await?, printing)
             }

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
-use look::{Place, Seen};
+use look::{Seen, Sources};
 use netloom_discovery::Service;
-use netloom_network::{Scope, diff, view};
+use netloom_network::{Scope, diff, show};
 use serde::Serialize;
 
 use super::process::TlsFlags;
@@ -77,15 +77,15 @@ pub fn run(flags: Show) -> Result<ExitCode> {
         .context("start the runtime")?;
     let tls = flags.tls.into();
     let place = match (flags.kubeconfig, flags.northbound, flags.databases) {
-        (kubeconfig, Some(northbound), _) => Place {
+        (kubeconfig, Some(northbound), _) => Sources {
             kubeconfig,
             northbound,
             southbound: flags.southbound,
             tls,
         },
-        (kubeconfig, None, Some(databases)) => runtime.block_on(Place::of_cluster(kubeconfig, databases, tls))?,
+        (kubeconfig, None, Some(databases)) => runtime.block_on(Sources::of_cluster(kubeconfig, databases, tls))?,
         (Some(_), None, None) => bail!("where the databases are is not known: add --databases or --northbound to --kubeconfig"),
-        (None, None, None) => Place::of_lab(&flags.lab)?,
+        (None, None, None) => Sources::of_lab(&flags.lab)?,
     };
     let seen = runtime.block_on(look::at(&place))?;
     let Seen { planner, observed, .. } = &seen;
@@ -94,7 +94,7 @@ pub fn run(flags: Show) -> Result<ExitCode> {
     match flags.what {
         What::Nodes => print(
             flags.output,
-            &view::nodes(cluster, is_up),
+            &show::nodes(cluster, is_up),
             &["NAME", "STATE", "ADDRESSES", "SUBNETS", "GATEWAY", "PORTS"],
             |node| {
                 vec![
@@ -109,7 +109,7 @@ pub fn run(flags: Show) -> Result<ExitCode> {
         ),
         What::Networks => print(
             flags.output,
-            &view::networks(cluster),
+            &show::networks(cluster),
             &["NAME", "RANGES", "NODES", "PORTS", "TOPOLOGY"],
             |network| {
                 vec![
@@ -123,7 +123,7 @@ pub fn run(flags: Show) -> Result<ExitCode> {
         ),
         What::Ports => print(
             flags.output,
-            &view::ports(cluster, is_up),
+            &show::ports(cluster, is_up),
             &["NAMESPACE", "POD", "NODE", "NETWORK", "ADDRESSES", "MAC", "STATE"],
             |port| {
                 vec![
@@ -140,7 +140,7 @@ pub fn run(flags: Show) -> Result<ExitCode> {
         What::Services => {
             let health = runtime.block_on(look::health(&place));
             let hosting = |port: &str| seen.hosting.get(port).cloned();
-            let services = view::services(cluster, hosting, |ip, port, protocol| health.get(&(ip, port, protocol)).copied());
+            let services = show::services(cluster, hosting, |ip, port, protocol| health.get(&(ip, port, protocol)).copied());
             let wide = flags.output == Output::Wide;
             print(flags.output, &services, services::HEADER, |service| services::row(service, wide))
         }

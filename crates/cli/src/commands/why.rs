@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::process::TlsFlags;
 use read::Living;
-use trace::{Place, Trace};
+use trace::{Trace, Tracer};
 
 /// Exit code where `ovn-trace` says something else.
 const DIFFERENCE: u8 = 3;
@@ -146,7 +146,7 @@ fn answer(flags: Why) -> Result<Answer> {
     let cluster = &found.cluster;
     let ports = port_to_ask(&declared(cluster, &to)?, flags.port.as_deref(), protocol).map_err(|why| anyhow!(why))?;
     let tls: Option<Tls> = flags.tls.into();
-    let place = (living && !flags.no_trace).then(|| runtime.block_on(Place::find(flags.kubeconfig, flags.databases, tls, cluster)));
+    let place = (living && !flags.no_trace).then(|| runtime.block_on(Tracer::find(flags.kubeconfig, flags.databases, tls, cluster)));
     let mut trace = match &place {
         None => None,
         Some(Ok(_)) => Some(Trace::default()),

@@ -2,7 +2,7 @@
 
 use netloom_lab_fixtures::ask::Protocol;
 
-use crate::questions::{Way, World, pod};
+use crate::questions::{Probe, World, pod};
 
 /// Pods of one app reach each other; others come in where a policy lets them, and nodes always do.
 #[test]
@@ -96,21 +96,21 @@ fn security_groups_allow_what_their_rules_say() {
     world.lab.apply(&groups).unwrap();
     world.wait_ready();
     world.wait_row("ACL", &format!("security-group/{second}/clients/egress/0"));
-    let (tcp, udp) = (Way::Over(Protocol::Tcp, 8080), Way::Over(Protocol::Udp, 9090));
+    let (tcp, udp) = (Probe::Over(Protocol::Tcp, 8080), Probe::Over(Protocol::Udp, 9090));
     let table = [
         ("second/client", "open/guarded", tcp, true),
-        ("second/client", "open/guarded", Way::Over(Protocol::Tcp, 7000), false),
+        ("second/client", "open/guarded", Probe::Over(Protocol::Tcp, 7000), false),
         ("second/client", "open/guarded", udp, false),
-        ("second/client", "open/guarded", Way::Ping, false),
+        ("second/client", "open/guarded", Probe::Ping, false),
         ("second/example5", "open/guarded", tcp, false),
         ("open/guarded", "open/example2", udp, true),
         ("open/guarded", "open/example2", tcp, false),
         ("open/guarded", "second/client", udp, false),
-        ("open/example1", "second/client", Way::Ping, true),
+        ("open/example1", "second/client", Probe::Ping, true),
         ("open/example1", "second/client", tcp, false),
         ("second/client", "open/example1", tcp, true),
         ("node1", "open/guarded", tcp, true),
-        ("node1", "open/guarded", Way::Ping, true),
+        ("node1", "open/guarded", Probe::Ping, true),
     ];
     world.check_by("rules", &table);
     // What a group allows, a policy may still forbid.

@@ -2,7 +2,7 @@
 
 use netloom_lab_fixtures::ask::Protocol;
 
-use crate::questions::{MACHINE, MACHINE_FILE, MACHINE_NODE, TCP, UDP, Way, World, pod};
+use crate::questions::{MACHINE, MACHINE_FILE, MACHINE_NODE, Probe, TCP, UDP, World, pod};
 
 /// A machine, a pod that its group lets in, and a machine of a node that does not exist.
 fn objects(namespace: &str) -> String {
@@ -94,15 +94,15 @@ fn machines_are_what_pods_are() {
     let world = World::up("machines");
     let (open, second) = (world.namespace("open"), world.namespace("second"));
     plug(&world);
-    let (tcp, udp) = (Way::Over(Protocol::Tcp, TCP), Way::Over(Protocol::Udp, UDP));
+    let (tcp, udp) = (Probe::Over(Protocol::Tcp, TCP), Probe::Over(Protocol::Udp, UDP));
     world.check_by(
         "the groups of a machine",
         &[
             ("second/client", MACHINE, tcp, true),
-            ("second/client", MACHINE, Way::Over(Protocol::Tcp, 7000), false),
+            ("second/client", MACHINE, Probe::Over(Protocol::Tcp, 7000), false),
             ("second/client", MACHINE, udp, false),
             ("second/example6", MACHINE, tcp, false),
-            ("open/example1", MACHINE, Way::Ping, true),
+            ("open/example1", MACHINE, Probe::Ping, true),
             (MACHINE, "open/example2", udp, true),
             (MACHINE, "open/example2", tcp, false),
             (MACHINE, "service open/example2", udp, true),
@@ -130,7 +130,7 @@ fn machines_are_what_pods_are() {
         "a policy selects it, and its port by name",
         &[
             ("second/example6", MACHINE, tcp, true),
-            ("second/example6", MACHINE, Way::Over(Protocol::Tcp, 7000), false),
+            ("second/example6", MACHINE, Probe::Over(Protocol::Tcp, 7000), false),
             ("open/example1", MACHINE, tcp, false),
             (MACHINE, "open/example2", tcp, true),
         ],

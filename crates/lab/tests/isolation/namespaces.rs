@@ -3,7 +3,7 @@
 use netloom_lab::Machine;
 use netloom_lab_fixtures::ask::Protocol;
 
-use crate::questions::{Way, World};
+use crate::questions::{Probe, World};
 
 /// How operators have always verified isolation, command by command.
 #[test]
@@ -143,7 +143,7 @@ fn services_are_isolated_too() {
     world.lab.apply(&foreign).unwrap();
     let through = |from: &str, expected| {
         let to = world.addresses("service second/foreign")[0];
-        world.reaches(from, to, Way::Over(Protocol::Tcp, 8080), expected)
+        world.reaches(from, to, Probe::Over(Protocol::Tcp, 8080), expected)
     };
     world.wait_row("Load_Balancer", &format!("service/{second}/foreign/tcp"));
     assert!(
@@ -249,6 +249,6 @@ fn without_annotations_all_is_open_again() {
 fn from_outside(world: &World, expected: bool) -> bool {
     let path = "jsonpath={.spec.ports[0].nodePort}";
     let port = world.kubectl(&["get", "service", "published", "-n", &world.namespace("isolated"), "-o", path]);
-    let way = Way::Over(Protocol::Tcp, port.parse().unwrap());
+    let way = Probe::Over(Protocol::Tcp, port.parse().unwrap());
     world.reaches("outside", Machine::Node(1).v4().into(), way, expected)
 }

@@ -57,7 +57,7 @@ pub fn namespace(name: &str, annotations: &str) -> String {
 
 /// A way to ask.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Way {
+pub enum Probe {
     Ping,
     Over(Protocol, u16),
 }
@@ -203,8 +203,8 @@ impl World {
     /// Asks in every way; see [`Self::check_by`].
     pub fn check(&self, what: &str, table: &[(&str, &str, bool)]) {
         let ways = |to: &str| {
-            let ping = (!to.starts_with("service")).then_some(Way::Ping);
-            [Way::Over(Protocol::Tcp, TCP), Way::Over(Protocol::Udp, UDP)]
+            let ping = (!to.starts_with("service")).then_some(Probe::Ping);
+            [Probe::Over(Protocol::Tcp, TCP), Probe::Over(Protocol::Udp, UDP)]
                 .into_iter()
                 .chain(ping)
         };
@@ -215,7 +215,7 @@ impl World {
     }
 
     /// Asks everything at the same time, in both families, and tells every answer that is not as it must be.
-    pub fn check_by(&self, what: &str, table: &[(&str, &str, Way, bool)]) {
+    pub fn check_by(&self, what: &str, table: &[(&str, &str, Probe, bool)]) {
         let targets: BTreeSet<&str> = table.iter().map(|(_, to, ..)| *to).collect();
         let known: BTreeMap<&str, Vec<IpAddr>> = targets.into_iter().map(|to| (to, self.addresses(to))).collect();
         let questions = table
@@ -236,11 +236,11 @@ impl World {
     }
 
     /// Whether there is an answer; who must not answer is given a second.
-    pub fn reaches(&self, from: &str, to: IpAddr, way: Way, expected: bool) -> bool {
+    pub fn reaches(&self, from: &str, to: IpAddr, way: Probe, expected: bool) -> bool {
         let seconds = if expected { 8 } else { 1 };
         match way {
-            Way::Over(protocol, port) => answered(&ask(&self.shell(from), &Ask::new(protocol, to, port).timeout_ms(seconds * 1000))),
-            Way::Ping => {
+            Probe::Over(protocol, port) => answered(&ask(&self.shell(from), &Ask::new(protocol, to, port).timeout_ms(seconds * 1000))),
+            Probe::Ping => {
                 let script = format!("ping -n -q -c1 -W{seconds} {to} >/dev/null && echo answered; true");
                 self.shell(from).run(&["bash", "-c", &script]).unwrap().contains("answered")
             }
@@ -250,6 +250,9 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        if !thread::panicking() {
+            self.lab.lint();
+        }
         let deleted = self.lab.kubectl(
             &[
                 vec!["delete".to_owned(), "namespace".to_owned()],

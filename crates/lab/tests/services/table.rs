@@ -49,7 +49,7 @@ fn every_kind_of_service_answers_as_kubernetes_defines_it() {
 
 /// A place packets come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum Client {
     Pod(&'static str),
     Node(usize),
     Outside,
@@ -59,7 +59,7 @@ enum Place {
 #[derive(Debug)]
 struct Line {
     what: String,
-    from: Place,
+    from: Client,
     protocol: Protocol,
     address: IpAddr,
     port: u16,
@@ -168,15 +168,15 @@ impl<'a> World<'a> {
     }
 
     /// What a place is seen as by backends when it asks an address that its own node serves.
-    fn seen(&self, from: Place, family: u8) -> IpAddr {
+    fn seen(&self, from: Client, family: u8) -> IpAddr {
         match from {
-            Place::Pod(name) => self.pod(name, family),
-            Place::Node(number) => self.service_port(number, family),
-            Place::Outside => self.outside(family),
+            Client::Pod(name) => self.pod(name, family),
+            Client::Node(number) => self.service_port(number, family),
+            Client::Outside => self.outside(family),
         }
     }
 
-    fn line(&self, what: String, from: Place, protocol: Protocol, to: (IpAddr, u16), answer: Option<(&[&'static str], IpAddr)>) -> Line {
+    fn line(&self, what: String, from: Client, protocol: Protocol, to: (IpAddr, u16), answer: Option<(&[&'static str], IpAddr)>) -> Line {
         Line {
             what,
             from,
@@ -190,9 +190,9 @@ impl<'a> World<'a> {
     fn cluster_ip(&self, service: &str, protocol: Protocol, family: u8) -> Vec<Line> {
         let index = usize::from(family == 6);
         let address: IpAddr = self.field(service, &format!("{{.spec.clusterIPs[{index}]}}")).parse().unwrap();
-        let places = [Place::Pod("near"), Place::Pod("far"), Place::Node(1), Place::Node(3)];
-        let line = |from: Place| {
-            let has_backend = matches!(from, Place::Pod("near") | Place::Node(1));
+        let places = [Client::Pod("near"), Client::Pod("far"), Client::Node(1), Client::Node(3)];
+        let line = |from: Client| {
+            let has_backend = matches!(from, Client::Pod("near") | Client::Node(1));
             let seen = self.seen(from, family);
             let answer: Option<(&[&'static str], IpAddr)> = match service {
                 "cluster" => Some((&BOTH, seen)),
@@ -212,21 +212,21 @@ impl<'a> World<'a> {
             let to = (self.node(number, family), port);
             let what = format!("NodePort {service} of node{number}");
             for from in [
-                Place::Pod("near"),
-                Place::Pod("far"),
-                Place::Node(1),
-                Place::Node(3),
-                Place::Outside,
+                Client::Pod("near"),
+                Client::Pod("far"),
+                Client::Node(1),
+                Client::Node(3),
+                Client::Outside,
             ] {
-                let itself = from == Place::Node(number);
+                let itself = from == Client::Node(number);
                 let answer: Option<(&[&'static str], IpAddr)> = match (service, from) {
                     // The node itself is inside the cluster: every backend will do, also with policy Local, which shows its own address.
                     ("cluster", _) if itself => Some((&BOTH, self.service_port(number, family))),
                     _ if itself => Some((&BOTH, self.node(number, family))),
-                    ("cluster", Place::Pod(_)) => Some((&BOTH, self.service_port(number, family))),
+                    ("cluster", Client::Pod(_)) => Some((&BOTH, self.service_port(number, family))),
                     ("cluster", _) => Some((&BOTH, self.gateway(number, family))),
                     // With policy Local the node's own backend is meant, and it sees who asks.
-                    (_, Place::Node(asker)) if number == 1 => Some((&["back1"], self.node(asker, family))),
+                    (_, Client::Node(asker)) if number == 1 => Some((&["back1"], self.node(asker, family))),
                     (_, _) if number == 1 => Some((&["back1"], self.seen(from, family))),
                     _ => None,
                 };
@@ -258,7 +258,7 @@ impl<'a> World<'a> {
 
     /// An external address: whoever is inside the cluster is served by its own node, the rest by the node packets are led to.
     fn outward(&self, what: &str, service: &str, protocol: Protocol, family: u8, to: (IpAddr, u16), host: usize) -> Vec<Line> {
-        let inside = [Place::Pod("near"), Place::Pod("far"), Place::Node(1), Place::Node(3)];
+        let inside = [Client::Pod("near"), Client::Pod("far"), Client::Node(1), Client::Node(3)];
         let mut lines: Vec<Line> = inside
             .into_iter()
             .map(|from| self.line(what.to_owned(), from, protocol, to, Some((&BOTH, self.seen(from, family)))))
@@ -268,21 +268,21 @@ impl<'a> World<'a> {
             "cluster" => (&BOTH[..], self.gateway(host, family)),
             _ => (local, self.outside(family)),
         };
-        lines.push(self.line(what.to_owned(), Place::Outside, protocol, to, Some(answer)));
+        lines.push(self.line(what.to_owned(), Client::Outside, protocol, to, Some(answer)));
         lines
     }
 
-    fn shell(&self, place: Place) -> Shell<'_> {
+    fn shell(&self, place: Client) -> Shell<'_> {
         match place {
-            Place::Pod(name) => self.lab.pod("default", name),
-            Place::Node(number) => self.lab.node(&format!("node{number}")),
-            Place::Outside => self.lab.outside(),
+            Client::Pod(name) => self.lab.pod("default", name),
+            Client::Node(number) => self.lab.node(&format!("node{number}")),
+            Client::Outside => self.lab.outside(),
         }
     }
 
     /// Asks what every line says, each place on its own thread, and tells what was not as it should be.
     fn check(&self, lines: &[&Line]) -> Vec<String> {
-        let places: BTreeSet<Place> = lines.iter().map(|line| line.from).collect();
+        let places: BTreeSet<Client> = lines.iter().map(|line| line.from).collect();
         thread::scope(|scope| {
             let asked: Vec<_> = places
                 .into_iter()
@@ -303,7 +303,7 @@ impl<'a> World<'a> {
     fn verdict(&self, line: &Line) -> Option<String> {
         let shell = self.shell(line.from);
         let mut question = Ask::new(line.protocol, line.address, line.port);
-        if line.from == Place::Outside {
+        if line.from == Client::Outside {
             // The host outside has more addresses than one, and SCTP would use any of them.
             question = question.source(self.outside(if line.address.is_ipv4() { 4 } else { 6 }));
         }

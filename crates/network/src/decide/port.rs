@@ -26,7 +26,7 @@ pub(super) fn decide(view: &View<'_>, name: &PortName) -> Outcome {
     if let Some(assignment) = view.assignment(name, &pod.uid) {
         return Outcome::of(Choice::Port(Some(assignment.clone())));
     }
-    let port = Port {
+    let port = NewPort {
         view,
         name,
         holder: Holder::Port(name.clone()),
@@ -49,7 +49,7 @@ pub(super) fn rank(view: &View<'_>, name: &PortName) -> Rank {
 }
 
 /// A port that has no addresses yet.
-struct Port<'v> {
+struct NewPort<'v> {
     view: &'v View<'v>,
     name: &'v PortName,
     holder: Holder,
@@ -57,7 +57,7 @@ struct Port<'v> {
     node: &'v str,
 }
 
-impl Port<'_> {
+impl NewPort<'_> {
     /// None means it needs no address yet.
     fn assign(&self) -> Result<Option<Assignment>, Refusal> {
         let Self { view, name, pod, node, .. } = self;

@@ -33,7 +33,9 @@ impl Hasher for Mix {
     }
 
     fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(29) ^ number).wrapping_mul(FACTOR);
+        // Both halves of the product, or differences in high bits would cancel out whatever the seed.
+        let product = u128::from(self.0 ^ number) * u128::from(FACTOR);
+        self.0 = (product as u64) ^ ((product >> 64) as u64);
     }
 
     fn write_usize(&mut self, number: usize) {
@@ -41,7 +43,7 @@ impl Hasher for Mix {
     }
 
     fn finish(&self) -> u64 {
-        (self.0 ^ (self.0 >> 32)).wrapping_mul(FACTOR)
+        self.0
     }
 }
 

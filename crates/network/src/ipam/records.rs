@@ -1,5 +1,6 @@
 //! Choices made so far, by everything they are looked up by.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -394,7 +395,9 @@ fn replace<S: Schema>(
         .filter(|(key, value)| table(other).value(*key) != Some(*value));
     let gone: Vec<S::Key> = gone.map(|(key, _)| key.clone()).collect();
     gone.iter().for_each(|key| set(records, key, None, changes));
-    for (key, value) in table(other).entries() {
+    // In order: where the database contradicts itself, every controller believes the same.
+    let taken: BTreeMap<&S::Key, &S::Value> = table(other).entries().collect();
+    for (key, value) in taken {
         set(records, key, Some(value.clone()), changes);
     }
 }

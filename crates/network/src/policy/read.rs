@@ -8,8 +8,8 @@ use ipnet::IpNet;
 
 use crate::policy::block::without;
 use crate::policy::{
-    BlockSpec, Direction, LabelSelector, Namespaces, NetworkPolicySpec, NumberOrName, Peer, PeerSpec, Policy, Port, PortSpec, Rule,
-    RuleSpec, Selection, Selector, Unknown, Which,
+    BlockSpec, Direction, LabelSelector, Namespaces, NetworkPolicySpec, NumberOrName, Peer, PeerSpec, Policy, PortSpec, ProtocolPorts,
+    Rule, RuleSpec, Selection, Selector, Unknown, Which,
 };
 use crate::service::Protocol;
 
@@ -156,7 +156,7 @@ fn read_block(block: &BlockSpec) -> Result<Vec<IpNet>, String> {
     }
 }
 
-fn read_port(port: &PortSpec) -> Result<Port, String> {
+fn read_port(port: &PortSpec) -> Result<ProtocolPorts, String> {
     refuse_unknown(&port.unknown)?;
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
     let known = Protocol::parse(protocol).filter(|_| !protocol.is_empty());
@@ -184,7 +184,7 @@ fn read_port(port: &PortSpec) -> Result<Port, String> {
         }
         (_, Some(_)) => return Err(".endPort: it needs a port that is a number; write one or remove it".to_owned()),
     };
-    Ok(Port { protocol, which })
+    Ok(ProtocolPorts { protocol, which })
 }
 
 /// As IANA wants names of services.

@@ -21,7 +21,7 @@ use crate::settings::is_ipv4;
 use crate::status::Shows;
 use crate::unit::network::{join_switch, router as cluster_router};
 use crate::unit::policy::network as isolation;
-use crate::unit::{Fragment, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP, join};
+use crate::unit::{Fragment, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP, commas};
 
 /// Above every route.
 const DROP_PRIORITY: i64 = 1000;
@@ -89,7 +89,7 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
 
 fn compile_switch(name: &str, owner: &ObjectRef, read: &Read, fragment: &mut Fragment) {
     let mut external_ids = ids(&switch(name), owner);
-    external_ids.insert(SUBNETS.to_owned(), join(&read.subnets));
+    external_ids.insert(SUBNETS.to_owned(), commas(&read.subnets));
     let row = LogicalSwitch {
         name: format!("network_{name}"),
         external_ids,

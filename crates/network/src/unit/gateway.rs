@@ -15,7 +15,7 @@ use crate::rows::{
 };
 use crate::settings::is_ipv4;
 use crate::unit::network::{edge, join_switch, router as cluster_router};
-use crate::unit::{EXTERNAL_NETWORK, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, join};
+use crate::unit::{EXTERNAL_NETWORK, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, commas};
 use netloom_contract::Gateway;
 
 /// Above every route.
@@ -58,7 +58,7 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
     let group = Placed::of::<LoadBalancerGroup>(&group_key(GATEWAYS_GROUP));
     group.add_to::<LogicalRouter>(fragment, &router, "load_balancer_group");
 
-    let inside = Port {
+    let inside = RouterPort {
         node: name,
         side: JOIN_SWITCH,
         switch: &join_switch(),
@@ -74,7 +74,7 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
         ..Default::default()
     };
     put(fragment, &external, row);
-    let outside = Port {
+    let outside = RouterPort {
         node: name,
         side: EXTERNAL_NETWORK,
         switch: &external,
@@ -129,7 +129,7 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
 }
 
 /// A router port and its peer on a switch.
-struct Port<'a> {
+struct RouterPort<'a> {
     node: &'a str,
     side: &'a str,
     switch: &'a Key,
@@ -137,7 +137,7 @@ struct Port<'a> {
     networks: &'a [IpNet],
 }
 
-impl Port<'_> {
+impl RouterPort<'_> {
     fn compile(&self, router: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
         let Self {
             node,
@@ -165,7 +165,7 @@ impl Port<'_> {
 /// Drops what comes from outside with a source inside: the address of a pod, or the one by which policies know a pod's own node.
 fn guard<'a>(fragment: &mut Fragment, router: &Key, name: &str, inside: impl Iterator<Item = &'a IpNet> + Clone, owner: &ObjectRef) {
     for (family, of_family) in [("4", true), ("6", false)] {
-        let ranges = join(inside.clone().filter(|range| is_ipv4(range) == of_family));
+        let ranges = commas(inside.clone().filter(|range| is_ipv4(range) == of_family));
         if ranges.is_empty() {
             continue;
         }

@@ -21,7 +21,7 @@ use crate::settings::{ServiceMode, Settings, is_ipv4, nth_host};
 use crate::status::Shows;
 use crate::unit::network::{edge, router};
 use crate::unit::policy::{isolation, nodes};
-use crate::unit::{CLUSTER_ROUTER, Fragment, JOIN_SWITCH, SERVICES_GROUP, join};
+use crate::unit::{CLUSTER_ROUTER, Fragment, JOIN_SWITCH, SERVICES_GROUP, commas};
 
 /// Above the routes, below nothing of ours.
 const SERVICE_ROUTE_PRIORITY: i64 = 1000;
@@ -55,7 +55,7 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
         owner: view.node_ref(name),
         elsewhere: view.uses(Feature::Networks),
     };
-    let (subnets, node) = (join(&it.subnets), view.node(name));
+    let (subnets, node) = (commas(&it.subnets), view.node(name));
     if node.is_some_and(|node| node.annotations.get(SUBNETS) != Some(&subnets)) {
         fragment.show(it.owner.clone(), Shows::Subnets(subnets));
     }
@@ -65,8 +65,8 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
     }
     it.compile_switch(slot, fragment);
     let management = it.hosts(MANAGEMENT_HOST);
-    let gateways = join(it.gateways.iter().map(IpNet::addr));
-    let facts = vec![(GATEWAYS, gateways), (ROUTES, join(settings.ranges()))];
+    let gateways = commas(it.gateways.iter().map(IpNet::addr));
+    let facts = vec![(GATEWAYS, gateways), (ROUTES, commas(settings.ranges()))];
     it.compile_port("management", &management_port(name), &management, facts, fragment)
         .add_to::<PortGroup>(fragment, &edge(), "ports");
     it.compile_service_port(fragment);
@@ -114,7 +114,7 @@ impl Switch<'_> {
         let Some(gateway) = self.gateways.first() else { return };
         let mut external_ids = ids(&switch(name), owner);
         external_ids.insert(SLOT.to_owned(), slot.to_string());
-        external_ids.insert(SUBNETS.to_owned(), join(&self.subnets));
+        external_ids.insert(SUBNETS.to_owned(), commas(&self.subnets));
         let row = LogicalSwitch {
             name: (*name).to_owned(),
             external_ids,
@@ -148,7 +148,7 @@ impl Switch<'_> {
     fn compile_port(&self, kind: &str, port: &str, hosts: &[IpNet], facts: Vec<(&str, String)>, fragment: &mut Fragment) -> Placed {
         let key = Key::new(format!("{kind}/{}", self.name));
         let mut external_ids = ids(&key, &self.owner);
-        external_ids.insert(ADDRESSES.to_owned(), join(hosts));
+        external_ids.insert(ADDRESSES.to_owned(), commas(hosts));
         external_ids.extend(facts.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let mac = hosts.first().map(|first| Mac::of(first.addr()).to_string());
         let addresses: Vec<String> = mac.into_iter().chain(hosts.iter().map(|ip| ip.addr().to_string())).collect();
@@ -169,13 +169,13 @@ impl Switch<'_> {
         let (hosts, services) = (self.hosts(SERVICE_HOST), &self.settings.services);
         let reachable = |range: &IpNet| self.subnets.iter().any(|subnet| is_ipv4(subnet) == is_ipv4(range));
         let mut facts = vec![
-            (GATEWAYS, join(self.link_gateways())),
+            (GATEWAYS, commas(self.link_gateways())),
             (SERVICE_GATEWAY, services.mode.as_str().to_owned()),
         ];
         if services.mode == ServiceMode::Native {
             let node_ports = self.settings.node_port_addresses().into_iter().map(IpNet::from);
             let routes = services.cidrs.iter().copied().chain(node_ports).filter(reachable);
-            facts.push((ROUTES, join(routes)));
+            facts.push((ROUTES, commas(routes)));
         }
         self.compile_port("service-port", &service_port(self.name), &hosts, facts, fragment);
         if services.mode == ServiceMode::KubeProxy {

@@ -18,7 +18,7 @@ use crate::cluster::View;
 use crate::key::Key;
 use crate::northbound::{ids, put};
 use crate::policy::log::Verdict;
-use crate::policy::{Direction, Peer, PolicyName, Port, Rule, Selection, Which};
+use crate::policy::{Direction, Peer, PolicyName, ProtocolPorts, Rule, Selection, Which};
 use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
 use crate::service::Protocol;
@@ -150,8 +150,8 @@ impl Matches<'_> {
     /// Matches by the part of the rule they stand for: one for all ports with numbers, and one for each number a named port has.
     fn conditions(&self) -> Vec<(String, String)> {
         let mut conditions = Vec::new();
-        let numbered: Option<Vec<&Port>> = self.rule.ports.as_ref().map(|ports| {
-            let numbered = |port: &&Port| !matches!(port.which, Which::Named(_));
+        let numbered: Option<Vec<&ProtocolPorts>> = self.rule.ports.as_ref().map(|ports| {
+            let numbered = |port: &&ProtocolPorts| !matches!(port.which, Which::Named(_));
             ports.iter().filter(numbered).collect()
         });
         if numbered.as_ref().is_none_or(|ports| !ports.is_empty()) {

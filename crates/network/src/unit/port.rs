@@ -20,7 +20,7 @@ use crate::settings::nth_host;
 use crate::status::Shows;
 use crate::unit::node::switch;
 use crate::unit::policy::{app, group, network, selection};
-use crate::unit::{Fragment, custom_network, join};
+use crate::unit::{Fragment, commas, custom_network};
 
 /// A port that is put into groups and sets.
 pub(super) struct Joining<'a> {
@@ -57,15 +57,15 @@ pub(super) fn compile(view: &View<'_>, port: &PortName, fragment: &mut Fragment)
     let mut external_ids = ids(&key, &owner);
     external_ids.insert(POD.to_owned(), pod_id(&name.namespace, name.machine().unwrap_or(&name.name)));
     external_ids.insert(UID.to_owned(), pod.uid.clone());
-    external_ids.insert(ADDRESSES.to_owned(), join(&wiring.of_node));
-    external_ids.insert(GATEWAYS.to_owned(), join(&wiring.gateways));
+    external_ids.insert(ADDRESSES.to_owned(), commas(&wiring.of_node));
+    external_ids.insert(GATEWAYS.to_owned(), commas(&wiring.gateways));
     let mut own = assignment.addresses.clone();
     let mut security = own.iter().map(ToString::to_string).collect::<Vec<_>>();
     let on = match &assignment.attachment {
         None => switch(node),
         Some(attachment) => {
             external_ids.insert(NETWORK.to_owned(), attachment.network.clone());
-            external_ids.insert(NETWORK_ADDRESSES.to_owned(), join(&attachment.addresses));
+            external_ids.insert(NETWORK_ADDRESSES.to_owned(), commas(&attachment.addresses));
             custom_network::lead(view, &owner, assignment, attachment, fragment);
             own.extend(attachment.addresses.iter().map(IpNet::addr));
             let network = view.network(&attachment.network).map(|record| &record.read);
@@ -140,7 +140,7 @@ fn wire(view: &View<'_>, node: &str, assignment: &Assignment) -> Wiring {
 /// What a pod on a network, or the port of a machine, has to show and does not. There it is found again when the database is lost.
 fn to_show(name: &PortName, pod: &Pod, assignment: &Assignment, wiring: &Wiring) -> Option<Shows> {
     let on_network = assignment.attachment.as_ref();
-    let addresses = on_network.map(|on| join(on.addresses.iter().map(IpNet::addr)));
+    let addresses = on_network.map(|on| commas(on.addresses.iter().map(IpNet::addr)));
     let shown = addresses.is_none() || pod.annotations.get(annotations::NETWORK_ADDRESSES) == addresses.as_ref();
     if name.owner.machine().is_none() {
         return addresses.filter(|_| !shown).map(Shows::NetworkAddresses);

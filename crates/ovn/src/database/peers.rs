@@ -12,6 +12,7 @@ use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use netloom_contract::annotation;
 use netloom_discovery::{Database, Members};
 use netloom_ovsdb::client::{Client, ConnectError, Event, MonitorTable, Options};
 use netloom_ovsdb::{Datum, Remote, Replica, Uuid};
@@ -95,7 +96,7 @@ pub async fn find_or_none(member: &Member, discovery: &Discovery, mut members: R
         info!(
             cluster,
             "there was a cluster, so this member joins it; to begin with an empty one, remove the Service's annotation {}",
-            annotation(member.database)
+            cluster_annotation(member.database)
         );
         return Ok(Some(find(member, members).await));
     }
@@ -127,7 +128,7 @@ pub async fn refuse_second(member: &Member, discovery: &Discovery) -> Result<()>
         Some(cluster) => bail!(
             "{} is a plain file, but the Service says there is a cluster {cluster}; move the file away to join that, or remove the Service's annotation {}",
             member.file().display(),
-            annotation(member.database)
+            cluster_annotation(member.database)
         ),
     }
 }
@@ -184,18 +185,18 @@ async fn ask(member: &Member, address: IpAddr, none_will_do: bool) -> (IpAddr, O
 }
 
 /// Where the Service remembers a cluster.
-fn annotation(database: Database) -> &'static str {
+fn cluster_annotation(database: Database) -> &'static str {
     match database {
-        Database::Northbound => "netloom.io/northbound-cluster",
-        Database::Southbound => "netloom.io/southbound-cluster",
+        Database::Northbound => annotation::NORTHBOUND_CLUSTER,
+        Database::Southbound => annotation::SOUTHBOUND_CLUSTER,
     }
 }
 
 /// Where it remembers the servers that were removed from it.
 fn removed_annotation(database: Database) -> &'static str {
     match database {
-        Database::Northbound => "netloom.io/northbound-removed",
-        Database::Southbound => "netloom.io/southbound-removed",
+        Database::Northbound => annotation::NORTHBOUND_REMOVED,
+        Database::Southbound => annotation::SOUTHBOUND_REMOVED,
     }
 }
 
@@ -222,7 +223,7 @@ async fn write(discovery: &Discovery, annotation: &str, value: &str) -> Result<(
 
 /// The cluster the Service remembers.
 async fn recorded(member: &Member, discovery: &Discovery) -> Result<Option<String>> {
-    read(discovery, annotation(member.database)).await
+    read(discovery, cluster_annotation(member.database)).await
 }
 
 /// Makes the Service remember the cluster.
@@ -230,7 +231,7 @@ pub async fn record(member: &Member, discovery: &Discovery, cluster: Uuid) -> Re
     if recorded(member, discovery).await? == Some(cluster.to_string()) {
         return Ok(());
     }
-    write(discovery, annotation(member.database), &cluster.to_string()).await?;
+    write(discovery, cluster_annotation(member.database), &cluster.to_string()).await?;
     info!(%cluster, service = %discovery.service, "recorded the cluster");
     Ok(())
 }

@@ -155,7 +155,7 @@ pub fn run(command: Inside) -> anyhow::Result<ExitCode> {
             command,
         } => {
             let mounts = enter::Mounts { namespace: mounts, files };
-            let place = enter::Place {
+            let place = enter::Surroundings {
                 network,
                 uts,
                 hostname,

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use netloom_discovery::{Database, Service};
 use netloom_lab::Lab;
 use netloom_network::service::Protocol;
-use netloom_network::view::Health;
+use netloom_network::show::Health;
 use netloom_network::{Northbound, Planner};
 use netloom_ovsdb::client::{Client, Events, MonitorTable, Options, Tls};
 use netloom_ovsdb::{Datum, Row};
@@ -18,7 +18,7 @@ use netloom_ovsdb::{Datum, Row};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where to look.
-pub struct Place {
+pub struct Sources {
     /// How to reach the Kubernetes API; the pod's own way if `None`.
     pub kubeconfig: Option<PathBuf>,
     /// Northbound remotes.
@@ -41,7 +41,7 @@ pub struct Seen {
     pub hosting: HashMap<String, String>,
 }
 
-impl Place {
+impl Sources {
     /// A lab on this machine.
     pub fn of_lab(name: &str) -> Result<Self> {
         let lab = Lab::open(name)?;
@@ -78,7 +78,7 @@ impl Place {
 }
 
 /// Reads the cluster and the Northbound database and plans.
-pub async fn at(place: &Place) -> Result<Seen> {
+pub async fn at(place: &Sources) -> Result<Seen> {
     let kubernetes = netloom_controller::kubernetes(place.kubeconfig.as_deref()).await?;
     let objects = netloom_controller::read_cluster(&kubernetes)
         .await
@@ -119,7 +119,7 @@ pub async fn at(place: &Place) -> Result<Seen> {
 }
 
 /// What OVN's own checks say of backends. Only the Southbound database knows; without it there is less to show, not nothing.
-pub async fn health(place: &Place) -> HashMap<(IpAddr, u16, Protocol), Health> {
+pub async fn health(place: &Sources) -> HashMap<(IpAddr, u16, Protocol), Health> {
     let Some(southbound) = &place.southbound else {
         return HashMap::new();
     };
@@ -154,7 +154,7 @@ fn text<'a>(row: &'a Row, column: &str) -> Option<&'a str> {
 }
 
 /// A client that has its copy of these tables, for as long as its events are kept.
-async fn connect(database: &str, remotes: &str, place: &Place, tables: Vec<MonitorTable>) -> Result<(Client, Events)> {
+async fn connect(database: &str, remotes: &str, place: &Sources, tables: Vec<MonitorTable>) -> Result<(Client, Events)> {
     let mut options = Options::new(remotes.parse().with_context(|| format!("read the remotes {remotes}"))?, database);
     options.monitor = tables;
     options.tls = place.tls.clone();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use netloom_network::view::{BackendView, ServiceView};
+use netloom_network::show::{BackendView, ServiceView};
 
 use super::list;
 

@@ -14,7 +14,7 @@ const SOURCE_PORT: u16 = 40_000;
 
 /// One packet to trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Microflow {
     /// The sender's port in OVN.
     pub inport: String,
     /// The way out of its switch.
@@ -70,7 +70,7 @@ impl Gateway {
 
 /// A port as the Southbound database knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct BoundPort {
     /// Its MAC address.
     pub mac: String,
     /// The switch or router it belongs to.
@@ -78,7 +78,7 @@ pub struct Port {
 }
 
 /// The packets that stand for a flow, one for each family; or why none can.
-pub fn ways(cluster: &Cluster, question: &Question, flow: &Flow) -> Result<Vec<Way>, String> {
+pub fn microflows(cluster: &Cluster, question: &Question, flow: &Flow) -> Result<Vec<Microflow>, String> {
     let service = translating(cluster, flow);
     let sender = sender(cluster, flow, service.is_some())?;
     if !flow.egress.rivals.is_empty() || !flow.ingress.rivals.is_empty() {
@@ -111,7 +111,7 @@ pub fn ways(cluster: &Cluster, question: &Question, flow: &Flow) -> Result<Vec<W
             Some(service) => virtual_address(cluster, &question.to, service, receiver.is_ipv4())?,
             None => receiver,
         };
-        Ok(Way {
+        Ok(Microflow {
             inport: sender.inport.clone(),
             gateway: sender.gateway.clone(),
             source,
@@ -123,7 +123,7 @@ pub fn ways(cluster: &Cluster, question: &Question, flow: &Flow) -> Result<Vec<W
             beyond: beyond.clone(),
         })
     };
-    let found: Vec<Way> = pairs.map(way).collect::<Result<_, String>>()?;
+    let found: Vec<Microflow> = pairs.map(way).collect::<Result<_, String>>()?;
     if found.is_empty() {
         return Err("there are no addresses to send from or to yet".to_owned());
     }
@@ -189,7 +189,7 @@ fn port_name(pod: &Name) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }
 
-impl Way {
+impl Microflow {
     /// Names of the ports that have to be known.
     pub fn ports(&self) -> Vec<String> {
         let gateways = [Some(&self.gateway), self.beyond.as_ref()].into_iter().flatten();
@@ -199,7 +199,7 @@ impl Way {
     }
 
     /// Words for `ovn-trace`, with what is known of the ports; what is missing is named.
-    pub fn arguments(&self, ports: &BTreeMap<String, Port>) -> Result<Vec<String>, String> {
+    pub fn arguments(&self, ports: &BTreeMap<String, BoundPort>) -> Result<Vec<String>, String> {
         let port = |name: &String| ports.get(name).ok_or_else(|| format!("OVN has no port {name}"));
         let (from, gateway) = (port(&self.inport)?, port(&self.gateway.router)?);
         // A pod stays on the network it began on, whatever its annotations have come to say, and the verdict is about what they say.
@@ -250,14 +250,14 @@ impl Way {
 }
 
 /// Reads what `ovn-sbctl --format=json --columns=logical_port,mac,datapath list Port_Binding` prints.
-pub fn ports(json: &str) -> Result<BTreeMap<String, Port>, String> {
+pub fn ports(json: &str) -> Result<BTreeMap<String, BoundPort>, String> {
     let table: Value = serde_json::from_str(json).map_err(|error| format!("read ports: {error}"))?;
     let rows = table["data"].as_array().ok_or("read ports: no rows")?;
     let row = |row: &Value| {
         let text = |index: usize| row.get(index).and_then(Value::as_str);
         let mac = text(1)?.split_whitespace().next()?.to_owned();
         let datapath = row.pointer("/2/1").and_then(Value::as_str)?.to_owned();
-        Some((text(0)?.to_owned(), Port { mac, datapath }))
+        Some((text(0)?.to_owned(), BoundPort { mac, datapath }))
     };
     Ok(rows.iter().filter_map(row).collect())
 }

@@ -12,7 +12,7 @@ use netloom_ovsdb::client::Tls;
 use netloom_policy::{Cluster, Name, Party, Question, Verdict};
 use serde::Serialize;
 
-use super::microflow::{self, Way};
+use super::microflow::{self, Microflow};
 use super::read::Living;
 
 /// How many seconds a database may take to answer.
@@ -25,7 +25,7 @@ const SOCKET: &str = "unix:/run/ovn/ovnsb_db.sock";
 const DATABASES: [(&str, &str); 2] = [("app.kubernetes.io/name", "netloom"), ("app.kubernetes.io/component", "ovn")];
 
 /// Where `ovn-trace` runs.
-pub enum Place {
+pub enum Tracer {
     /// In a lab's control machine.
     Lab(Box<Lab>),
     /// Here, in a pod of Netloom.
@@ -68,7 +68,7 @@ pub struct Packet {
     pub allowed: bool,
 }
 
-impl Place {
+impl Tracer {
     /// The nearest place there is; otherwise why there is none.
     pub async fn find(kubeconfig: Option<PathBuf>, databases: Option<Service>, tls: Option<Tls>, cluster: &Cluster) -> Result<Self> {
         if let Some(databases) = databases {
@@ -85,11 +85,11 @@ impl Place {
         if let Some(lab) = kubeconfig.as_deref().and_then(lab_of) {
             return Ok(Self::Lab(Box::new(lab)));
         }
-        let mut pods = cluster.pods.iter();
-        let of_databases = pods.find(|(_, pod)| {
+        let of_databases = cluster.pods.iter().filter(|(_, pod)| {
             let has = |(label, value): (&str, &str)| pod.labels.get(label).is_some_and(|own| own == value);
             !pod.finished && DATABASES.into_iter().all(has)
         });
+        let of_databases = of_databases.min_by_key(|(name, _)| *name);
         match of_databases {
             Some((pod, _)) => Ok(Self::Pod {
                 kubeconfig,
@@ -134,7 +134,7 @@ impl Place {
         }
     }
 
-    fn ports(&self, names: &[String]) -> Result<BTreeMap<String, microflow::Port>> {
+    fn ports(&self, names: &[String]) -> Result<BTreeMap<String, microflow::BoundPort>> {
         let mut words: Vec<String> = [
             "--format=json",
             "--if-exists",
@@ -179,17 +179,19 @@ impl Trace {
     }
 
     /// Traces what stands for the flows of a verdict, of which this is the first number.
-    pub fn add(&mut self, place: &Place, living: &Living, question: &Question, verdict: &Verdict, first: usize) {
+    pub fn add(&mut self, place: &Tracer, living: &Living, question: &Question, verdict: &Verdict, first: usize) {
         for (flow, number) in verdict.flows.iter().zip(first..) {
             let itself = flow.from.party == flow.to.party && matches!(flow.from.party, Party::Pod(_));
-            let ways = match microflow::ways(&living.cluster, question, flow) {
+            let microflows = match microflow::microflows(&living.cluster, question, flow) {
                 _ if itself => Err("a pod's way to itself is not simulated".to_owned()),
-                Ok(ways) if living.kube_proxy && ways.iter().any(|way| way.backend.is_some()) => {
+                Ok(microflows) if living.kube_proxy && microflows.iter().any(|way| way.backend.is_some()) => {
                     Err("kube-proxy translates services, so OVN does not see which backend it chooses".to_owned())
                 }
-                ways => ways,
+                microflows => microflows,
             };
-            let traced = ways.map_err(|why| anyhow!(why)).and_then(|ways| trace(place, &ways));
+            let traced = microflows
+                .map_err(|why| anyhow!(why))
+                .and_then(|microflows| trace(place, &microflows));
             match traced {
                 Ok(traced) => {
                     for (way, allowed) in traced {
@@ -245,13 +247,13 @@ fn count(packets: usize) -> String {
     }
 }
 
-fn trace(place: &Place, ways: &[Way]) -> Result<Vec<(Way, bool)>> {
-    let mut names: Vec<String> = ways.iter().flat_map(Way::ports).collect();
+fn trace(place: &Tracer, microflows: &[Microflow]) -> Result<Vec<(Microflow, bool)>> {
+    let mut names: Vec<String> = microflows.iter().flat_map(Microflow::ports).collect();
     names.sort();
     names.dedup();
     let ports = place.ports(&names)?;
     let mut traced = Vec::new();
-    for way in ways {
+    for way in microflows {
         let words = way.arguments(&ports).map_err(|why| anyhow!(why))?;
         let said = place.run("ovn-trace", &words)?;
         traced.push((way.clone(), way.arrives(&said)));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::policy::cluster::ClusterPolicyKind;
 use crate::policy::cluster::read::{PODS, anywhere, fields, unknown, written_selector};
 use crate::policy::read::{is_name, read_selector};
-use crate::policy::{Direction, Namespaces, Peer, Port, Rule, Selection, Selector, Which};
+use crate::policy::{Direction, Namespaces, Peer, ProtocolPorts, Rule, Selection, Selector, Which};
 use crate::service::Protocol;
 
 /// Reads a rule, but for its action.
@@ -103,7 +103,7 @@ fn read_networks(value: &Value) -> Result<Vec<IpNet>, String> {
 }
 
 /// An entry of `protocols`.
-fn read_protocol(entry: &Value) -> Result<Vec<Port>, String> {
+fn read_protocol(entry: &Value) -> Result<Vec<ProtocolPorts>, String> {
     let (field, value) = match fields(entry).as_slice() {
         [("destinationNamedPort", name)] => return named(name).map_err(|why| format!(".destinationNamedPort{why}")),
         [(field @ ("tcp" | "udp" | "sctp"), value)] => (*field, *value),
@@ -120,11 +120,11 @@ fn read_protocol(entry: &Value) -> Result<Vec<Port>, String> {
         _ => Err(": it is not one of number and range; write exactly one of them".to_owned()),
     };
     let which = which.map_err(|why| format!(".{field}.destinationPort{why}"))?;
-    Ok(vec![Port { protocol, which }])
+    Ok(vec![ProtocolPorts { protocol, which }])
 }
 
 /// An entry of `ports`.
-fn read_port(entry: &Value) -> Result<Vec<Port>, String> {
+fn read_port(entry: &Value) -> Result<Vec<ProtocolPorts>, String> {
     let (field, value, known): (_, _, &[&str]) = match fields(entry).as_slice() {
         [("namedPort", name)] => return named(name).map_err(|why| format!(".namedPort{why}")),
         [("portNumber", value)] => ("portNumber", *value, &["protocol", "port"]),
@@ -141,7 +141,7 @@ fn read_port(entry: &Value) -> Result<Vec<Port>, String> {
         _ => read_range(value),
     });
     let which = which.map_err(|why| format!(".{field}{why}"))?;
-    Ok(vec![Port { protocol, which }])
+    Ok(vec![ProtocolPorts { protocol, which }])
 }
 
 fn number(value: &Value) -> Result<u16, String> {
@@ -165,12 +165,12 @@ fn read_range(range: &Value) -> Result<Which, String> {
 }
 
 /// The port of this name, of whatever protocol the pod says.
-fn named(name: &Value) -> Result<Vec<Port>, String> {
+fn named(name: &Value) -> Result<Vec<ProtocolPorts>, String> {
     let name = name.as_str().unwrap_or_default();
     if !is_name(name) {
         return Err(format!(": no container's port can be named \"{name}\"; write such a name"));
     }
-    let port = |protocol| Port {
+    let port = |protocol| ProtocolPorts {
         protocol,
         which: Which::Named(name.to_owned()),
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 
 use crate::cluster::{Feature, View};
-use crate::policy::{Port, Which};
+use crate::policy::{ProtocolPorts, Which};
 use crate::service::{Family, Protocol};
 
 /// Which address of a packet.
@@ -126,7 +126,7 @@ impl Addresses {
 }
 
 /// Ports with numbers.
-pub(super) fn ports(ports: &[&Port]) -> String {
+pub(super) fn ports(ports: &[&ProtocolPorts]) -> String {
     let protocol = |protocol: Protocol| {
         let of_it = || ports.iter().filter(move |port| port.protocol == protocol);
         if of_it().any(|port| port.which == Which::All) {

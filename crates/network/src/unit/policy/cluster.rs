@@ -27,7 +27,7 @@ pub(in crate::unit) fn compile(view: &View<'_>, name: &ClusterPolicyName, fragme
     }
     let rules = policy.rules.iter();
     for (direction, ranked) in rules.flat_map(|(direction, rules)| rules.iter().map(|ranked| (*direction, ranked))) {
-        let place = Place {
+        let place = RulePosition {
             view,
             name,
             policy,
@@ -38,14 +38,14 @@ pub(in crate::unit) fn compile(view: &View<'_>, name: &ClusterPolicyName, fragme
 }
 
 /// Where a rule stands.
-struct Place<'a> {
+struct RulePosition<'a> {
     view: &'a View<'a>,
     name: &'a ClusterPolicyName,
     policy: &'a RankedPolicy,
     direction: Direction,
 }
 
-impl Place<'_> {
+impl RulePosition<'_> {
     fn put(&self, ranked: &RankedRule, fragment: &mut Fragment) {
         let Self {
             view,

@@ -17,15 +17,15 @@ use crate::problem::ObjectRef;
 use crate::rows::{HaChassis, HaChassisGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort};
 use crate::service::{Family, Service, ServiceName};
 use crate::unit::network::announce_switch;
-use crate::unit::service::backends::{Endpoints, Port};
-use crate::unit::{Fragment, join};
+use crate::unit::service::backends::{Endpoints, ServedPort};
+use crate::unit::{Fragment, commas};
 
 /// How many nodes may stand in for each other.
 const MOST_CANDIDATES: usize = 5;
 /// Priority of the node OVN takes first.
 const FIRST_PRIORITY: i64 = 100;
 
-pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, ports: &[Port<'_>], fragment: &mut Fragment) {
+pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, ports: &[ServedPort<'_>], fragment: &mut Fragment) {
     let Some(External { addresses, mac, .. }) = view.external(name, &service.uid) else {
         return;
     };
@@ -37,7 +37,7 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, po
     let router = Key::new(format!("announcer/{name}"));
     let mut external_ids = ids(&router, &owner);
     external_ids.insert(UID.to_owned(), service.uid.clone());
-    external_ids.insert(ADDRESSES.to_owned(), join(addresses.iter().map(|ip| IpNet::from(*ip))));
+    external_ids.insert(ADDRESSES.to_owned(), commas(addresses.iter().map(|ip| IpNet::from(*ip))));
     if Mac::announcers(*first).next() != Some(*mac) {
         // Another announcer has the one that follows from the address.
         external_ids.insert(MAC.to_owned(), mac.to_string());
@@ -92,7 +92,7 @@ fn compile_candidate(name: &ServiceName, group: &Key, node: &str, priority: i64,
 
 /// Nodes that may announce, best first: ready ones before others, and among equals each service in an order of its own, so that
 /// services spread and a node that comes or goes moves only its own.
-fn candidates<'a>(view: &'a View<'a>, name: &ServiceName, service: &Service, ports: &[Port<'_>]) -> Vec<&'a str> {
+fn candidates<'a>(view: &'a View<'a>, name: &ServiceName, service: &Service, ports: &[ServedPort<'_>]) -> Vec<&'a str> {
     let slotted: BTreeSet<&NodeName> = view.slotted_nodes().collect();
     let eligible = view
         .hosts()

@@ -96,13 +96,13 @@ fn chosen<'a>(all: &[Backend<'a>], test: impl Fn(&Backend<'a>) -> bool) -> Vec<B
 }
 
 /// A port of a service and its endpoints.
-pub(crate) struct Port<'a> {
+pub(crate) struct ServedPort<'a> {
     pub(crate) port: &'a ServicePort,
     ipv4: Endpoints<'a>,
     ipv6: Endpoints<'a>,
 }
 
-impl<'a> Port<'a> {
+impl<'a> ServedPort<'a> {
     /// Its endpoints of one family.
     pub(crate) fn endpoints(&self, family: Family) -> &Endpoints<'a> {
         match family {
@@ -118,7 +118,7 @@ pub(crate) fn gather<'a>(
     settings: &Settings,
     name: &ServiceName,
     ports: &'a [ServicePort],
-) -> (Vec<Port<'a>>, BTreeSet<IpAddr>) {
+) -> (Vec<ServedPort<'a>>, BTreeSet<IpAddr>) {
     let mut strays = BTreeSet::new();
     let nobody = |endpoint: &Endpoint| {
         !endpoint.pod && settings.is_pod_address(endpoint.address) && view.holder(Space::Cluster, endpoint.address).is_none()
@@ -143,7 +143,7 @@ pub(crate) fn gather<'a>(
             }
             let all = found.into_iter().map(|(at, endpoint)| Backend { at, endpoint });
             let (ipv4, ipv6) = all.partition(|backend| backend.at.is_ipv4());
-            Port {
+            ServedPort {
                 port,
                 ipv4: Endpoints(ipv4),
                 ipv6: Endpoints(ipv6),

@@ -19,7 +19,7 @@ use crate::settings::{is_ipv4, nth_host};
 use crate::unit::service::backends::Backend;
 use crate::unit::service::frontends::{Frontend, Reach};
 use crate::unit::service::health;
-use crate::unit::{Fragment, GATEWAYS_GROUP, NETWORKS_GROUP, SERVICES_GROUP, gateway, join, node};
+use crate::unit::{Fragment, GATEWAYS_GROUP, NETWORKS_GROUP, SERVICES_GROUP, commas, gateway, node};
 
 /// Most backends of one address and port: `ovs-vswitchd` cannot describe larger groups to its clients.
 pub(crate) const MOST_BACKENDS: usize = 500;
@@ -194,7 +194,7 @@ impl Balancers<'_> {
         options.insert(LOCAL.to_owned(), local.as_str().to_owned());
         if let Audience::Node(name) = audience {
             let addresses = self.view.host(name).into_iter().flat_map(|node| &node.addresses);
-            options.insert(NODE_ADDRESSES.to_owned(), join(addresses));
+            options.insert(NODE_ADDRESSES.to_owned(), commas(addresses));
         }
         let port = self.service.health_check_port;
         if let Some(port) = port.filter(|_| self.service.kind == ServiceKind::LoadBalancer) {

@@ -9,7 +9,7 @@ use crate::ipam::{Holder, Space};
 use crate::problem::Problem;
 use crate::service::{Family, Protocol, Service, ServiceKind, ServiceName};
 use crate::settings::Settings;
-use crate::unit::service::backends::{Endpoints, Port};
+use crate::unit::service::backends::{Endpoints, ServedPort};
 
 /// An address and port of a service, and what is behind it.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ pub(crate) fn frontends<'a>(
     settings: &Settings,
     name: &ServiceName,
     service: &Service,
-    ports: &'a [Port<'a>],
+    ports: &'a [ServedPort<'a>],
     problems: &mut Vec<Problem>,
 ) -> Vec<Frontend<'a>> {
     let external = external_addresses(view, settings, name, service, problems);
@@ -77,7 +77,7 @@ pub(crate) fn frontends<'a>(
 
 /// Nodes that have backends of their own for clients that must stay on the node they address, with their addresses. Answers to pods and nodes
 /// do not pass the gateway, which alone could keep their address, so their own switch serves them.
-fn with_backends<'a>(view: &'a View<'a>, service: &Service, served: &Port<'_>) -> BTreeSet<(&'a str, IpAddr)> {
+fn with_backends<'a>(view: &'a View<'a>, service: &Service, served: &ServedPort<'_>) -> BTreeSet<(&'a str, IpAddr)> {
     if !service.external_local {
         return BTreeSet::new();
     }

@@ -43,7 +43,7 @@ metadata: { name: node1, annotations: { netloom.io/subnets: 10.0.1.0/24 } }
 status: { addresses: [{ type: InternalIP, address: 192.0.2.1 }] }
 ";
 
-fn asked(from: &str, to: &str, port: u16) -> Result<Vec<Way>, String> {
+fn asked(from: &str, to: &str, port: u16) -> Result<Vec<Microflow>, String> {
     let mut cluster = Cluster::default();
     let documents: Vec<Value> = serde_saphyr::from_multiple(WORLD).unwrap();
     documents.iter().for_each(|document| cluster.add_manifest(document).unwrap());
@@ -55,13 +55,13 @@ fn asked(from: &str, to: &str, port: u16) -> Result<Vec<Way>, String> {
     };
     let verdict = judge(&cluster, &question).unwrap();
     assert_eq!(verdict.flows.len(), 1);
-    ways(&cluster, &question, &verdict.flows[0])
+    microflows(&cluster, &question, &verdict.flows[0])
 }
 
-fn known() -> BTreeMap<String, Port> {
+fn known() -> BTreeMap<String, BoundPort> {
     let port = |name: &str, mac: &str, datapath: &str| {
         let (mac, datapath) = (mac.to_owned(), datapath.to_owned());
-        (name.to_owned(), Port { mac, datapath })
+        (name.to_owned(), BoundPort { mac, datapath })
     };
     BTreeMap::from([
         port("shop/web", "0a:00:00:00:01:05", "switch-1"),
@@ -78,8 +78,11 @@ fn known() -> BTreeMap<String, Port> {
 
 #[test]
 fn a_pod_elsewhere_is_behind_the_router_in_both_families() {
-    let ways = asked("web", "db", 5432).unwrap();
-    let flows: Vec<String> = ways.iter().map(|way| way.arguments(&known()).unwrap().pop().unwrap()).collect();
+    let microflows = asked("web", "db", 5432).unwrap();
+    let flows: Vec<String> = microflows
+        .iter()
+        .map(|microflow| microflow.arguments(&known()).unwrap().pop().unwrap())
+        .collect();
     assert_eq!(
         flows,
         [
@@ -93,16 +96,16 @@ fn a_pod_elsewhere_is_behind_the_router_in_both_families() {
 
 #[test]
 fn a_pod_on_the_same_switch_is_addressed_itself() {
-    let way = asked("web", "db", 5432).unwrap().remove(0);
+    let microflow = asked("web", "db", 5432).unwrap().remove(0);
     let mut ports = known();
     for name in ["shop/db", "switch_node2_to_cluster-router"] {
         ports.get_mut(name).unwrap().datapath = "switch-1".to_owned();
     }
-    let flow = way.arguments(&ports).unwrap().pop().unwrap();
+    let flow = microflow.arguments(&ports).unwrap().pop().unwrap();
     assert!(flow.contains("eth.dst == 0a:00:00:00:02:05"), "{flow}");
     // Through a service it is still the gateway.
-    let way = asked("web", "svc/db", 80).unwrap().remove(0);
-    let flow = way.arguments(&ports).unwrap().pop().unwrap();
+    let microflow = asked("web", "svc/db", 80).unwrap().remove(0);
+    let flow = microflow.arguments(&ports).unwrap().pop().unwrap();
     assert!(flow.contains("eth.dst == 0a:00:00:00:01:01"), "{flow}");
 }
 
@@ -114,8 +117,8 @@ fn a_pod_on_a_network_finds_everybody_behind_its_router() {
         ("tenant", "svc/db", "0a:00:c0:a8:0a:01"),
         ("web", "tenant", "0a:00:00:00:01:01"),
     ] {
-        let way = asked(from, to, 80).unwrap().remove(0);
-        let flow = way.arguments(&known()).unwrap().pop().unwrap();
+        let microflow = asked(from, to, 80).unwrap().remove(0);
+        let flow = microflow.arguments(&known()).unwrap().pop().unwrap();
         assert!(flow.contains(&format!("eth.dst == {gateway}")), "{from} to {to}: {flow}");
     }
 }
@@ -125,9 +128,9 @@ fn a_pod_that_is_elsewhere_than_it_says_is_not_traced() {
     let mut ports = known();
     ports.get_mut("shop/tenant").unwrap().datapath = "switch-1".to_owned();
     for (from, to) in [("tenant", "db"), ("web", "tenant")] {
-        let way = asked(from, to, 80).unwrap().remove(0);
+        let microflow = asked(from, to, 80).unwrap().remove(0);
         assert_eq!(
-            way.arguments(&ports).unwrap_err(),
+            microflow.arguments(&ports).unwrap_err(),
             "OVN has shop/tenant on another network than it is to be on; only a new pod moves there"
         );
     }
@@ -135,8 +138,8 @@ fn a_pod_that_is_elsewhere_than_it_says_is_not_traced() {
 
 #[test]
 fn a_service_is_asked_for_one_backend() {
-    let ways = asked("web", "svc/db", 80).unwrap();
-    let words: Vec<Vec<String>> = ways.iter().map(|way| way.arguments(&known()).unwrap()).collect();
+    let microflows = asked("web", "svc/db", 80).unwrap();
+    let words: Vec<Vec<String>> = microflows.iter().map(|microflow| microflow.arguments(&known()).unwrap()).collect();
     assert!(words[0].contains(&"--lb-dst=10.0.2.5:5432".to_owned()), "{words:?}");
     assert!(words[1].contains(&"--lb-dst=[fd00:2::5]:5432".to_owned()), "{words:?}");
     assert!(
@@ -153,14 +156,14 @@ fn a_service_is_asked_for_one_backend() {
 
 #[test]
 fn a_node_sends_from_its_own_ports() {
-    let way = asked("node/node1", "db", 5432).unwrap().remove(0);
+    let microflow = asked("node/node1", "db", 5432).unwrap().remove(0);
     assert_eq!(
-        (way.inport.as_str(), way.source.to_string()),
+        (microflow.inport.as_str(), microflow.source.to_string()),
         ("management_node1", "10.0.1.2".to_owned())
     );
-    let way = asked("node/node1", "svc/db", 80).unwrap().remove(0);
+    let microflow = asked("node/node1", "svc/db", 80).unwrap().remove(0);
     assert_eq!(
-        (way.inport.as_str(), way.source.to_string()),
+        (microflow.inport.as_str(), microflow.source.to_string()),
         ("service_node1", "10.0.1.3".to_owned())
     );
     assert_eq!(
@@ -179,19 +182,19 @@ fn what_cannot_be_traced_says_why() {
     assert_eq!(why("new", "db", 80), "there are no addresses to send from or to yet");
     assert_eq!(why("web", "203.0.113.7", 80), "service shop/db is not met at its cluster address");
     assert_eq!(why("web", "10.0.1.2", 80), "the node's own port is not behind the router");
-    let way = asked("db", "web", 80).unwrap().remove(0);
+    let microflow = asked("db", "web", 80).unwrap().remove(0);
     assert_eq!(
-        way.arguments(&known()),
+        microflow.arguments(&known()),
         Err("OVN has no port cluster-router_to_switch_node2".to_owned())
     );
 }
 
 #[test]
 fn a_trace_arrives_where_the_packet_should() {
-    let way = asked("web", "db", 80).unwrap().remove(0);
-    assert!(way.arrives("ct_lb_mark {\n    ip.ttl--;\n    ct_lb_mark {\n        output(\"shop/db\");\n    };\n};\n"));
-    assert!(!way.arrives("ct_lb_mark {\n    ip.ttl--;\n    ct_lb_mark;\n};\n"));
-    assert!(!way.arrives("output(\"shop/db2\");"));
+    let microflow = asked("web", "db", 80).unwrap().remove(0);
+    assert!(microflow.arrives("ct_lb_mark {\n    ip.ttl--;\n    ct_lb_mark {\n        output(\"shop/db\");\n    };\n};\n"));
+    assert!(!microflow.arrives("ct_lb_mark {\n    ip.ttl--;\n    ct_lb_mark;\n};\n"));
+    assert!(!microflow.arrives("output(\"shop/db2\");"));
     let out = asked("web", "198.51.100.1", 443).unwrap().remove(0);
     assert!(out.arrives("ct_lb_mark {\n    ip.ttl--;\n    output(\"uplink_node1\");\n};\n"));
     assert!(!out.arrives("ct_lb_mark;\n"));

@@ -10,7 +10,7 @@ use netloom_contract::name::announcer_port;
 use crate::cluster::{Cluster, View};
 use crate::service::{Family, Protocol, Service, ServiceKind, ServiceName};
 use crate::settings::Settings;
-use crate::unit::service::backends::{Backend, Port, gather};
+use crate::unit::service::backends::{Backend, ServedPort, gather};
 use crate::unit::service::frontends::{Reach, frontends};
 
 /// What OVN's own check says of a backend.
@@ -92,7 +92,7 @@ fn kind(service: &Service) -> &'static str {
     }
 }
 
-fn addresses(view: &View<'_>, settings: &Settings, name: &ServiceName, service: &Service, ports: &[Port<'_>]) -> Vec<String> {
+fn addresses(view: &View<'_>, settings: &Settings, name: &ServiceName, service: &Service, ports: &[ServedPort<'_>]) -> Vec<String> {
     if service.cluster_ips.is_empty() {
         return Vec::new();
     }
@@ -114,7 +114,7 @@ fn addresses(view: &View<'_>, settings: &Settings, name: &ServiceName, service: 
     shown
 }
 
-fn backends(ports: &[Port<'_>], health: &impl Fn(IpAddr, u16, Protocol) -> Option<Health>) -> Vec<BackendView> {
+fn backends(ports: &[ServedPort<'_>], health: &impl Fn(IpAddr, u16, Protocol) -> Option<Health>) -> Vec<BackendView> {
     let mut found: BTreeMap<(Protocol, SocketAddr), BackendView> = BTreeMap::new();
     for port in ports {
         let protocol = port.port.protocol;

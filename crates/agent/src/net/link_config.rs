@@ -19,17 +19,17 @@ use super::route::MAIN;
 
 /// Everything of one link that moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Belongings {
+pub struct LinkConfig {
     /// Its addresses.
-    pub addresses: Vec<Held>,
+    pub addresses: Vec<LinkAddress>,
     /// Its routes, those without a gateway first.
-    pub routes: Vec<Way>,
+    pub routes: Vec<LinkRoute>,
 }
 
 /// An address a link holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Held {
+pub struct LinkAddress {
     /// The address and its prefix length.
     pub net: IpNet,
     /// Its broadcast address.
@@ -46,7 +46,7 @@ pub struct Held {
 /// A route through a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Way {
+pub struct LinkRoute {
     /// The router; none for what is on the link itself. First, because those have to be there before a router is reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
@@ -72,7 +72,7 @@ pub struct Way {
     pub onlink: bool,
 }
 
-impl Belongings {
+impl LinkConfig {
     /// Both together, each thing once.
     pub fn union(mut self, other: &Self) -> Self {
         self.addresses.extend(
@@ -97,16 +97,16 @@ impl Belongings {
 }
 
 /// Whether an address is among these, whatever its flags.
-pub fn holds(addresses: &[Held], net: IpNet) -> bool {
+pub fn holds(addresses: &[LinkAddress], net: IpNet) -> bool {
     addresses.iter().any(|held| held.net == net)
 }
 
 impl Netlink {
     /// What a link has.
-    pub async fn belongings(&self, index: u32) -> Result<Belongings, NetError> {
+    pub async fn belongings(&self, index: u32) -> Result<LinkConfig, NetError> {
         let addresses = self.dump("list addresses", |handle| handle.address().get().execute()).await?;
         let addresses = addresses.iter().filter(|message| message.header.index == index).filter_map(held_of);
-        let mut belongings = Belongings {
+        let mut belongings = LinkConfig {
             addresses: addresses.collect(),
             routes: Vec::new(),
         };
@@ -125,7 +125,7 @@ impl Netlink {
     }
 
     /// Gives a link an address as another one had it; having it already is fine.
-    pub async fn hold(&self, index: u32, held: Held) -> Result<(), NetError> {
+    pub async fn hold(&self, index: u32, held: LinkAddress) -> Result<(), NetError> {
         let mut request = self.handle.address().add(index, held.net.addr(), held.net.prefix_len()).replace();
         let message = request.message_mut();
         message
@@ -146,7 +146,7 @@ impl Netlink {
     }
 
     /// Leads a route through a link; having exactly that already is fine.
-    pub async fn lead(&self, index: u32, way: Way) -> Result<(), NetError> {
+    pub async fn lead(&self, index: u32, way: LinkRoute) -> Result<(), NetError> {
         let operation = format!("set the route to {} on link {index}", way.to);
         let request = self.handle.route().add(message_of(way, index)).replace();
         match request.execute().await.map_err(NetError::netlink(operation)) {
@@ -156,19 +156,19 @@ impl Netlink {
     }
 
     /// Removes a route through a link; not having it is fine.
-    pub async fn abandon(&self, index: u32, way: Way) -> Result<(), NetError> {
+    pub async fn abandon(&self, index: u32, way: LinkRoute) -> Result<(), NetError> {
         let done = self.handle.route().del(message_of(way, index)).execute().await;
         let operation = format!("remove the route to {} on link {index}", way.to);
         absent(done.map(Some).map_err(NetError::netlink(operation))).map(drop)
     }
 }
 
-fn held_of(message: &AddressMessage) -> Option<Held> {
+fn held_of(message: &AddressMessage) -> Option<LinkAddress> {
     if message.header.scope != AddressScope::Universe {
         return None;
     }
     let (mut local, mut address) = (None, None);
-    let mut held = Held {
+    let mut held = LinkAddress {
         net: IpNet::from(IpAddr::from([0, 0, 0, 0])),
         broadcast: None,
         no_prefix_route: false,
@@ -189,7 +189,7 @@ fn held_of(message: &AddressMessage) -> Option<Held> {
     Some(held)
 }
 
-fn way_of(message: &RouteMessage, index: u32) -> Option<Way> {
+fn way_of(message: &RouteMessage, index: u32) -> Option<LinkRoute> {
     let header = &message.header;
     if header.kind != RouteType::Unicast || header.flags.contains(RouteFlags::Cloned) {
         return None;
@@ -205,7 +205,7 @@ fn way_of(message: &RouteMessage, index: u32) -> Option<Way> {
         _ => return None,
     };
     let (mut link, mut to) = (None, any);
-    let mut way = Way {
+    let mut way = LinkRoute {
         via: None,
         to: IpNet::from(any),
         source: None,
@@ -245,7 +245,7 @@ fn way_of(message: &RouteMessage, index: u32) -> Option<Way> {
 /// The table of the node's own addresses, which the kernel keeps by itself.
 const LOCAL: u32 = 255;
 
-fn message_of(way: Way, index: u32) -> RouteMessage {
+fn message_of(way: LinkRoute, index: u32) -> RouteMessage {
     let route = |address: IpAddr| match address {
         IpAddr::V4(address) => RouteAddress::Inet(address),
         IpAddr::V6(address) => RouteAddress::Inet6(address),
@@ -281,8 +281,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn way(to: &str, via: Option<&str>) -> Way {
-        Way {
+    fn way(to: &str, via: Option<&str>) -> LinkRoute {
+        LinkRoute {
             via: via.map(|via| via.parse().unwrap()),
             to: to.parse().unwrap(),
             source: None,
@@ -301,7 +301,7 @@ mod tests {
             way("0.0.0.0/0", Some("192.0.2.1")),
             way("192.0.2.0/24", None),
             way("::/0", Some("fe80::1")),
-            Way {
+            LinkRoute {
                 table: 1000,
                 mtu: Some(1400),
                 onlink: true,
@@ -320,11 +320,11 @@ mod tests {
 
     #[test]
     fn networks_come_before_the_routes_that_need_them() {
-        let routes = Belongings {
+        let routes = LinkConfig {
             addresses: Vec::new(),
             routes: vec![way("0.0.0.0/0", Some("192.0.2.1"))],
         };
-        let more = Belongings {
+        let more = LinkConfig {
             addresses: Vec::new(),
             routes: vec![way("192.0.2.0/24", None), way("0.0.0.0/0", Some("192.0.2.1"))],
         };
