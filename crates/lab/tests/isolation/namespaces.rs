@@ -97,7 +97,13 @@ fn rules_of_an_isolated_namespace() {
     // A kernel gives up after three seconds on a neighbour that it has not found; on a busy machine that may be too early.
     let script = format!("for n in {{1..5}}; do ping -n -c1 -W8 {open}%eth0 && break; done; true");
     let said = answers("isolated/example3", &script);
-    assert!(said.contains(&format!("from {open}")), "outwards nothing is closed: {said}");
+    let state = |pod: &str| answers(pod, "ip -6 -o address show dev eth0; ip -6 neighbour; true");
+    assert!(
+        said.contains(&format!("from {open}")),
+        "outwards nothing is closed: {said}\nasking:\n{}\nasked:\n{}",
+        state("isolated/example3"),
+        state("open/example1")
+    );
     for to in [isolated.as_str(), "ff02::1"] {
         let said = answers("open/example1", &format!("ping -n -c3 -i0.3 -W1 {to}%eth0; true"));
         assert!(
