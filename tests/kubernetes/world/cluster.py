@@ -43,7 +43,7 @@ def import_images(archives):
 
     def into(name):
         wait(
-            lambda: machine.outer(name) and machine.run(name, ["ctr", "version"], capture_output=True).returncode == 0,
+            lambda: machine.is_up(name) and machine.run(name, ["ctr", "version"], capture_output=True).returncode == 0,
             f"containerd of {name}",
         )
         for archive in archives:

@@ -104,9 +104,9 @@ def start(machine):
 def stop(machine):
     """Ends it with all it runs and removes every trace, its logs excepted."""
     home = HOME / "machines" / machine
-    if outer(machine):
+    if holder := outer(machine):
         # The first process of a namespace ends after all others of it.
-        end(inner(machine))
+        end(first_process(holder) or holder)
     if (home / "logs").is_dir():
         shutil.rmtree(LOGS / machine, ignore_errors=True)
         shutil.copytree(home / "logs", LOGS / machine)
@@ -142,10 +142,21 @@ def outer(machine):
 
 def inner(machine):
     """Its PID 1, as seen from here."""
-    pid = outer(machine)
-    if pid is None:
-        raise SystemExit(f"{machine} is not running")
-    return int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+    holder = outer(machine)
+    if pid := holder and first_process(holder):
+        return pid
+    raise SystemExit(f"{machine} is not running")
+
+
+def first_process(holder):
+    """What the process that holds a machine has started, or None if it has not come to it."""
+    children = pathlib.Path(f"/proc/{holder}/task/{holder}/children").read_text().split()
+    return int(children[0]) if children else None
+
+
+def is_up(machine):
+    """Whether its PID 1 has made its mounts and started its parts."""
+    return (HOME / "machines" / machine / "up").exists()
 
 
 def restart_part(machine, part, sig=signal.SIGKILL):
