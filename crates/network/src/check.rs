@@ -1,8 +1,7 @@
 //! A linter of Northbounds we made: a list of named rules about what is never the user's fault. Tests call [`check`] on everything they
 //! compile and on what a lab's database holds; a violation is a bug of ours.
 //!
-//! Some rules are about cost: rows that are right, but that OVN multiplies out on every node. [`costs`] finds those, and [`known`] lists the
-//! places that are known to break such a rule, each with its reason.
+//! The last rules are about cost: rows that are right, but that OVN would multiply out on every node.
 
 mod balancers;
 mod costs;
@@ -18,20 +17,10 @@ mod tests;
 
 use std::fmt;
 
-pub use costs::{KNOWN, Known, known};
 pub use references::{HOLDERS, ROOTS};
 
 use crate::check::reading::Reading;
 use crate::northbound::Northbound;
-
-/// How bad it is to break a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// It must never happen.
-    Violation,
-    /// It works, and costs every node more than it has to.
-    Costly,
-}
 
 /// What holds in every Northbound of ours.
 pub struct Rule {
@@ -39,8 +28,6 @@ pub struct Rule {
     pub name: &'static str,
     /// What it says.
     pub says: &'static str,
-    /// How bad it is to break it.
-    pub severity: Severity,
     find: fn(&Reading<'_>) -> Vec<Broken>,
 }
 
@@ -91,12 +78,12 @@ pub const RULES: &[Rule] = &[
         "ACLs of one port group with one match and priority do the same",
         matches::verdicts,
     ),
-    costly(
+    rule(
         "negated",
         "no match has !=, of which OVN makes a flow for each bit, and of a set the product",
         costs::negated,
     ),
-    costly(
+    rule(
         "multiplied",
         "no match has a disjunction over several fields next to another set: OVN makes the product",
         costs::multiplied,
@@ -104,21 +91,7 @@ pub const RULES: &[Rule] = &[
 ];
 
 const fn rule(name: &'static str, says: &'static str, find: fn(&Reading<'_>) -> Vec<Broken>) -> Rule {
-    Rule {
-        name,
-        says,
-        severity: Severity::Violation,
-        find,
-    }
-}
-
-const fn costly(name: &'static str, says: &'static str, find: fn(&Reading<'_>) -> Vec<Broken>) -> Rule {
-    Rule {
-        name,
-        says,
-        severity: Severity::Costly,
-        find,
-    }
+    Rule { name, says, find }
 }
 
 /// A rule that is broken.
@@ -141,15 +114,6 @@ impl fmt::Display for Violation {
 
 /// Every broken invariant, none if all is well.
 pub fn check(northbound: &Northbound) -> Vec<Violation> {
-    broken(northbound, Severity::Violation)
-}
-
-/// Rows that are right but cost more than they have to.
-pub fn costs(northbound: &Northbound) -> Vec<Violation> {
-    broken(northbound, Severity::Costly)
-}
-
-fn broken(northbound: &Northbound, severity: Severity) -> Vec<Violation> {
     let reading = Reading::of(northbound);
     let of_rule = |rule: &'static Rule| {
         let broken = (rule.find)(&reading).into_iter();
@@ -159,7 +123,7 @@ fn broken(northbound: &Northbound, severity: Severity) -> Vec<Violation> {
             what,
         })
     };
-    let mut violations: Vec<Violation> = RULES.iter().filter(|rule| rule.severity == severity).flat_map(of_rule).collect();
+    let mut violations: Vec<Violation> = RULES.iter().flat_map(of_rule).collect();
     violations.sort();
     violations
 }

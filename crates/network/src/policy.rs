@@ -268,8 +268,10 @@ pub enum Which {
 /// What a policy makes of a selection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// It isolates these pods.
+    /// It isolates these pods, and says what is allowed to them.
     Subject,
+    /// It denies these pods in one direction what nobody allows.
+    Denied(Direction),
     /// It is cluster-wide and judges these pods, which isolates nobody.
     ClusterSubject,
     /// It is about traffic with these pods.
@@ -292,6 +294,7 @@ impl Policy {
     pub fn uses(&self) -> Vec<(Selection, Role)> {
         let mut uses = vec![(self.subject.clone(), Role::Subject)];
         for (direction, rules) in &self.rules {
+            uses.push((self.subject.clone(), Role::Denied(*direction)));
             uses.extend(rules.iter().flat_map(|rule| rule.uses(*direction, &self.subject)));
         }
         uses.sort();

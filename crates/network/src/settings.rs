@@ -3,6 +3,7 @@
 
 mod host;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -11,6 +12,8 @@ pub use host::{host_number, hosts, is_ipv4, nth_host};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 pub use netloom_contract::ServiceMode;
 use serde::Deserialize;
+
+use crate::service::Family;
 
 /// Addresses of a join range that no gateway has: the network itself, the cluster router, the one of node ports, and the broadcast.
 const JOIN_RESERVED: u64 = 4;
@@ -243,6 +246,11 @@ impl Settings {
     /// Whether `address` lies where pods have theirs.
     pub fn is_pod_address(&self, address: IpAddr) -> bool {
         self.cluster_cidrs.iter().any(|range| range.cidr.contains(&address))
+    }
+
+    /// Families of the addresses of pods.
+    pub fn families(&self) -> BTreeSet<Family> {
+        self.cluster_cidrs.iter().map(|range| Family::of(range.cidr.addr())).collect()
     }
 
     /// Ranges of pods and of the join switch.

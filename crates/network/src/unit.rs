@@ -172,6 +172,7 @@ impl fmt::Display for Unit {
             Self::SecurityGroup(name) => write!(f, "security group {name}"),
             Self::Selection(it) => match &**it {
                 (pods, Role::Subject) => write!(f, "isolated pods {pods}"),
+                (pods, Role::Denied(direction)) => write!(f, "denied {} of pods {pods}", direction.as_str()),
                 (pods, Role::ClusterSubject) => write!(f, "pods of cluster-wide policies {pods}"),
                 (pods, Role::Peers) => write!(f, "allowed pods {pods}"),
                 (pods, Role::Port(port, protocol)) => write!(f, "port {port}/{protocol} of pods {pods}"),

@@ -62,10 +62,10 @@ fn isolating_a_namespace_touches_its_own_pods_once_there_is_another() {
     compile(&mut planner);
     assert_eq!((ports(&planner, "isolation/pods"), ports(&planner, "network/blue-vn")), (60, 20));
     assert_eq!(addresses(&planner, "isolation/pods/4").len(), 20);
-    // The second touches 20 pods: each has a port in its network and two addresses in two sets. Its group, two sets, two ACLs.
+    // The second touches 20 pods: each has a port in its network and two addresses in two sets. Its group, two sets, two pairs of ACLs.
     planner.apply(namespace("green", "pods"));
     assert_eq!(planner.marked(), 21);
-    assert_eq!(compile(&mut planner), (5, 2 + 20 * 5));
+    assert_eq!(compile(&mut planner), (7, 4 + 20 * 5));
     // One pod more in an open namespace: its port, on its switch, in one group.
     planner.apply(pod("grey", "more", &json!({})));
     assert_eq!(planner.marked(), 1);
@@ -155,7 +155,7 @@ fn a_pod_that_names_a_group_is_closed_before_the_group_exists_and_after() {
     let without = rules(&planner);
     planner.apply(group("db", &json!([])));
     compile(&mut planner);
-    assert_eq!((problems(&planner), rules(&planner)), (vec![], without + 1));
+    assert_eq!((problems(&planner), rules(&planner)), (vec![], without + 2));
     planner.remove(&group("web", &json!([])));
     compile(&mut planner);
     assert_eq!(
@@ -194,12 +194,13 @@ fn a_log_touches_what_decides_in_the_namespace_and_no_pod() {
     assert_eq!(named(&planner), Vec::<String>::new());
     planner.apply(asking("dropped"));
     assert_eq!(planner.marked(), 4, "the log, the app, the group and the network of the namespace");
-    // A meter and its band; the app's denial; the isolation's and both of the group, which are new.
-    assert_eq!(compile(&mut planner), (2 + 1 + 1 + 2, 1 + 2));
+    // A meter and its band; denials that are logged: the app's, the isolation's for each family, and the group's for each direction.
+    assert_eq!(compile(&mut planner), (2 + 1 + 2 + 2, 1 + 2 + 2));
     assert_eq!(
         named(&planner),
         [
             "app shop/billing",
+            "namespace shop isolated",
             "namespace shop isolated",
             "security group shop/db",
             "security group shop/db"
@@ -207,7 +208,7 @@ fn a_log_touches_what_decides_in_the_namespace_and_no_pod() {
     );
     planner.apply(asking("allowed"));
     compile(&mut planner);
-    assert_eq!(named(&planner), ["app shop/billing"]);
+    assert_eq!(named(&planner), ["app shop/billing", "app shop/billing"]);
     planner.apply(asking("none"));
     compile(&mut planner);
     assert!(*planner.desired() == before);

@@ -87,10 +87,11 @@ fn a_pod_costs_the_same_however_many_pods_and_policies_there_are() {
         let mut planner = planner(base.into_iter().chain(others).chain(more));
         planner.apply(pod("shop", "one-more", "web"));
         assert_eq!(planner.marked(), 1);
-        // Its port; that of the switch, the isolated pods of the node, the subject of one policy, and its two addresses in the peers of others.
-        assert_eq!(compile(&mut planner), (1, 5));
+        // Its port; that of the switch, the isolated and the denied pods of the node, the subject of one policy, and its two addresses in the
+        // peers of others.
+        assert_eq!(compile(&mut planner), (1, 6));
         planner.remove(&pod("shop", "one-more", "web"));
-        assert_eq!(compile(&mut planner), (1, 5));
+        assert_eq!(compile(&mut planner), (1, 6));
     }
 }
 
@@ -133,11 +134,11 @@ fn policies_share_sets_and_the_last_one_takes_them_along() {
     let before = planner.desired().clone();
     planner.apply(policy("first", &allow("web", "client")));
     let (rows, _) = compile(&mut planner);
-    assert_eq!(rows, 5, "a port group, two address sets, a denial, an exception");
+    assert_eq!(rows, 5, "a port group, two address sets, an exception of each family");
     planner.apply(policy("second", &allow("web", "client")));
-    assert_eq!(compile(&mut planner), (1, 1), "an exception more");
+    assert_eq!(compile(&mut planner), (2, 2), "an exception more of each family");
     planner.remove(&policy("first", &json!({})));
-    assert_eq!(compile(&mut planner), (1, 1));
+    assert_eq!(compile(&mut planner), (2, 2));
     planner.remove(&policy("second", &json!({})));
     compile(&mut planner);
     assert_eq!(*planner.desired(), before);
@@ -178,10 +179,10 @@ fn a_named_port_has_the_numbers_its_pods_give_it() {
     };
     let spec = json!({ "podSelector": { "matchLabels": { "app": "web" } }, "ingress": [{ "ports": [{ "port": "http" }] }] });
     let mut planner = planner([node(), namespace("shop", "live"), policy("web", &spec), offering("a", 80)]);
-    assert_eq!(conditions(&planner).len(), 1);
+    assert_eq!(conditions(&planner).len(), 2);
     planner.apply(offering("b", 8080));
     compile(&mut planner);
-    assert_eq!(conditions(&planner).len(), 2);
+    assert_eq!(conditions(&planner).len(), 4, "of each family");
     // A number that is known costs the pod alone.
     planner.apply(offering("c", 8080));
     assert_eq!(planner.marked(), 1);
@@ -191,7 +192,7 @@ fn a_named_port_has_the_numbers_its_pods_give_it() {
     compile(&mut planner);
     planner.remove(&offering("c", 0));
     compile(&mut planner);
-    assert_eq!(conditions(&planner).len(), 1);
+    assert_eq!(conditions(&planner).len(), 2);
     assert_eq!(addresses(&planner, "named-port/http/tcp/80/shop/app=web/4").len(), 2);
 }
 

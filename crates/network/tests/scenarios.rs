@@ -4,27 +4,10 @@
 //! `UPDATE_SCENARIOS=1 cargo test -p netloom-network --test scenarios` writes the texts anew; read the difference before you commit it.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use netloom_kubernetes::manifest;
 use netloom_network::{Planner, check, text};
-
-/// The known costs are those of the scenarios: a new one fails here, and one that is gone as well.
-#[test]
-fn rows_cost_more_than_they_have_to_only_in_known_places() {
-    let mut met = BTreeSet::new();
-    for folder in folders() {
-        let planner = plan(&std::fs::read_to_string(folder.join("cluster.yaml")).unwrap());
-        for cost in check::costs(planner.desired()) {
-            let known = check::known(&cost);
-            let known = known.unwrap_or_else(|| panic!("{}: {cost}; write it in another way, or give a reason", folder.display()));
-            met.insert((known.rule, known.rows));
-        }
-    }
-    let listed: BTreeSet<_> = check::KNOWN.iter().map(|known| (known.rule, known.rows)).collect();
-    assert_eq!(met, listed, "costs that no scenario has must not be listed");
-}
 
 fn folders() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");

@@ -1,63 +1,9 @@
 //! What OVN multiplies out. A conjunction costs the sum of its terms only when each term is about one field; a disjunction over several
 //! fields makes it the product. `!=` becomes a flow for each bit that may differ, and over a set the product of those.
 
+use crate::check::Broken;
 use crate::check::expression::{Comparison, Expression, Relation, Value};
 use crate::check::reading::Reading;
-use crate::check::{Broken, Violation};
-
-/// A place where a rule about cost is known to be broken.
-pub struct Known {
-    /// The rule.
-    pub rule: &'static str,
-    /// Table, and how the keys of its rows begin.
-    pub rows: &'static str,
-    /// Why it is so.
-    pub reason: &'static str,
-}
-
-/// Places that are known. A new one needs a reason, and one that is gone has to be removed: a test compares this with all scenarios.
-pub const KNOWN: &[Known] = &[
-    cost("multiplied", "ACL app/", BOTH_FAMILIES),
-    cost("multiplied", "ACL cluster-policy/", BOTH_FAMILIES),
-    cost("multiplied", "ACL custom-network/", BOTH_FAMILIES),
-    cost(
-        "multiplied",
-        "ACL isolated/",
-        "a node's own addresses, at most four times its isolated pods",
-    ),
-    cost("multiplied", "ACL isolation/", BOTH_FAMILIES),
-    cost("multiplied", "ACL network/", BOTH_FAMILIES),
-    cost("multiplied", "ACL policy/", BOTH_FAMILIES),
-    cost("multiplied", "ACL security-group/", BOTH_FAMILIES),
-    cost(
-        "negated",
-        "ACL source-ranges/",
-        "everyone but the ranges is dropped in one ACL; a pass above a drop would cost their sum",
-    ),
-    cost(
-        "negated",
-        "Logical_Router_Policy fence/",
-        "everyone but the gateway, and but the destinations behind the network",
-    ),
-    cost(
-        "negated",
-        "Logical_Router_Policy service-route/",
-        "everyone but the node's own service port: one constant",
-    ),
-];
-
-const BOTH_FAMILIES: &str = "one ACL has the addresses of both families, and of neighbours; one for each would cost their sum";
-
-const fn cost(rule: &'static str, rows: &'static str, reason: &'static str) -> Known {
-    Known { rule, rows, reason }
-}
-
-/// Whether it is one of the known places.
-pub fn known(cost: &Violation) -> Option<&'static Known> {
-    KNOWN
-        .iter()
-        .find(|known| known.rule == cost.rule && cost.row.starts_with(known.rows))
-}
 
 pub(super) fn negated(reading: &Reading<'_>) -> Vec<Broken> {
     of_matches(reading, |tree| {

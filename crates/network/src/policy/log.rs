@@ -17,6 +17,7 @@ pub enum Verdict {
 }
 
 /// A verdict that is logged.
+#[derive(Clone)]
 pub struct Log {
     /// Who asks for it: a namespace, or a cluster-wide policy by kind and name.
     pub asker: String,

@@ -23,8 +23,8 @@ use crate::unit::network::{join_switch, router as cluster_router};
 use crate::unit::policy::network as isolation;
 use crate::unit::{Fragment, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP, commas};
 
-/// Above every route.
-const DROP_PRIORITY: i64 = 1000;
+/// Of the first rule about what may leave the network; the others follow below.
+const FENCE_PRIORITY: i64 = 1000;
 
 pub(super) fn switch(network: &str) -> Key {
     Key::new(format!("switch/network/{network}"))
@@ -120,29 +120,34 @@ fn compile_port(name: &str, port: &str, networks: &[IpNet], on: &Key, owner: &Ob
 }
 
 /// A pod's address in the network is for the network itself. Anywhere else it would be taken for somebody else's, and who sends by the router
-/// to a neighbour would not be known by the port it came from.
+/// to a neighbour would not be known by the port it came from. What may pass is said first: of "all but this" OVN makes a flow for each bit.
 fn compile_fence(name: &str, read: &Read, owner: &ObjectRef, fragment: &mut Fragment) {
     for (subnet, gateway) in read.subnets.iter().zip(&read.gateways) {
         let ip = if is_ipv4(subnet) { "ip4" } else { "ip6" };
-        let mut from = format!("{ip}.src == {subnet}");
         let behind = read.routes.iter().filter(|route| is_ipv4(&route.to) == is_ipv4(subnet));
-        for to in behind.map(|route| route.to) {
-            from += &format!(" && {ip}.dst != {to}");
+        let behind: Vec<String> = behind.map(|route| route.to.to_string()).collect();
+        let rules = [
+            // The router's own answers.
+            Some(("router", "allow", format!("{ip}.src == {gateway}"))),
+            // Whatever it says where it comes from, who sends to a neighbour needs no router.
+            Some(("neighbours", "drop", format!("{ip}.dst == {subnet}"))),
+            (!behind.is_empty()).then(|| {
+                let condition = format!("{ip}.src == {subnet} && {ip}.dst == {{{}}}", behind.join(", "));
+                ("behind", "allow", condition)
+            }),
+            Some(("elsewhere", "drop", format!("{ip}.src == {subnet}"))),
+        ];
+        for ((what, action, condition), priority) in rules.into_iter().flatten().zip((0..=FENCE_PRIORITY).rev()) {
+            let key = Key::new(format!("fence/network/{name}/{subnet}/{what}"));
+            let row = LogicalRouterPolicy {
+                action: action.to_owned(),
+                priority,
+                match_: format!("inport == \"{}\" && {condition}", router_port(name)),
+                external_ids: ids(&key, owner),
+                ..Default::default()
+            };
+            put(fragment, &key, row).add_to::<LogicalRouter>(fragment, &router(name), "policies");
         }
-        // Whatever it says where it comes from, who sends to a neighbour needs no router. The router's own answers come this way too.
-        let condition = format!(
-            "inport == \"{}\" && {ip}.src != {gateway} && ({ip}.dst == {subnet} || ({from}))",
-            router_port(name)
-        );
-        let key = Key::new(format!("fence/network/{name}/{subnet}"));
-        let row = LogicalRouterPolicy {
-            action: "drop".to_owned(),
-            priority: DROP_PRIORITY,
-            match_: condition,
-            external_ids: ids(&key, owner),
-            ..Default::default()
-        };
-        put(fragment, &key, row).add_to::<LogicalRouter>(fragment, &router(name), "policies");
     }
 }
 

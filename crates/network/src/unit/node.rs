@@ -191,13 +191,13 @@ impl Switch<'_> {
             return;
         };
         let (ip, subnet, host) = (if is_ipv4(range) { "ip4" } else { "ip6" }, host.trunc(), host.addr());
-        let mut put_route = |key: String, from: String| {
+        let mut put_policy = |key: String, priority, from: String, nexthop: Option<IpAddr>| {
             let key = Key::new(key);
             let row = LogicalRouterPolicy {
-                action: "reroute".to_owned(),
-                priority: SERVICE_ROUTE_PRIORITY,
+                action: nexthop.map_or("allow", |_| "reroute").to_owned(),
+                priority,
                 match_: format!("{from} && {ip}.dst == {range}"),
-                nexthops: [host.to_string()].into(),
+                nexthops: nexthop.into_iter().map(|hop| hop.to_string()).collect(),
                 external_ids: ids(&key, &self.owner),
                 ..Default::default()
             };
@@ -206,9 +206,17 @@ impl Switch<'_> {
         let key = format!("service-route/{}/{range}", self.name);
         if self.elsewhere {
             let from = format!("inport == \"{CLUSTER_ROUTER}_to_{JOIN_SWITCH}\" && {ip}.src == {subnet}");
-            put_route(format!("{key}/networks"), from);
+            put_policy(format!("{key}/networks"), SERVICE_ROUTE_PRIORITY, from, Some(host));
         }
-        put_route(key, format!("inport == \"{}\" && {ip}.src != {host}", self.router_port()));
+        let inport = format!("inport == \"{}\"", self.router_port());
+        // What the node itself sends there would come back to it.
+        put_policy(
+            format!("{key}/node"),
+            SERVICE_ROUTE_PRIORITY + 1,
+            format!("{inport} && {ip}.src == {host}"),
+            None,
+        );
+        put_policy(key, SERVICE_ROUTE_PRIORITY, inport, Some(host));
     }
 }
 

@@ -1,5 +1,5 @@
-//! A policy: what it allows, as ACLs on the port group of the pods it isolates. The denial they are exceptions from belongs to the
-//! group ([`selection`]), so that nothing about a policy's rules can open it.
+//! A policy: what it allows, as ACLs on the port group of the pods it isolates. The denial they are exceptions from belongs to the node of
+//! these pods ([`isolation`]), so that nothing about a policy's rules can open it.
 
 pub(super) mod app;
 mod clause;
@@ -23,7 +23,7 @@ use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
 use crate::service::Protocol;
 use crate::unit::Fragment;
-use crate::unit::policy::clause::{Addresses, Kind, Side};
+use crate::unit::policy::clause::{Addresses, Kind, Side, Term};
 use crate::unit::policy::selection::{port_group, set_name};
 
 /// OVN judges tier after tier, and the first that allows or drops a packet has decided.
@@ -147,22 +147,20 @@ struct Matches<'a> {
 }
 
 impl Matches<'_> {
-    /// Matches by the part of the rule they stand for: one for all ports with numbers, and one for each number a named port has.
+    /// Matches by the part of the rule they stand for: those for all ports with numbers, and those for each number a named port has.
     fn conditions(&self) -> Vec<(String, String)> {
         let mut conditions = Vec::new();
         let numbered: Option<Vec<&ProtocolPorts>> = self.rule.ports.as_ref().map(|ports| {
             let numbered = |port: &&ProtocolPorts| !matches!(port.which, Which::Named(_));
             ports.iter().filter(numbered).collect()
         });
-        if numbered.as_ref().is_none_or(|ports| !ports.is_empty()) {
-            let ports = numbered.map(|ports| clause::ports(&ports));
-            conditions.extend(self.condition(self.peers(), ports).map(|condition| (String::new(), condition)));
-        }
+        let ports = numbered.map(|ports| clause::ports(&ports));
+        conditions.extend(self.condition("", self.peers(), ports));
         for (name, protocol) in self.rule.named() {
             for (number, of, peers) in self.numbers(name, protocol) {
                 let part = format!("/{name}/{protocol}/{number}{of}");
-                let ports = format!("{protocol}.dst == {number}");
-                conditions.extend(self.condition(peers, Some(ports)).map(|condition| (part, condition)));
+                let text = format!("{protocol}.dst == {number}");
+                conditions.extend(self.condition(&part, peers, Some(vec![Term::new(protocol.as_str(), text)])));
             }
         }
         conditions.sort();
@@ -171,16 +169,15 @@ impl Matches<'_> {
     }
 
     /// None if it is about nobody.
-    fn condition(&self, addresses: Vec<Option<Addresses>>, ports: Option<String>) -> Option<String> {
-        let mut parts = vec![self.direction.of_group(&set_name::<PortGroup>(&self.group))];
-        for addresses in addresses.into_iter().flatten() {
-            parts.push(addresses.to_clause()?);
+    fn condition(&self, part: &str, addresses: Vec<Option<Addresses>>, ports: Option<Vec<Term>>) -> Vec<(String, String)> {
+        let group = self.direction.of_group(&set_name::<PortGroup>(&self.group));
+        let addresses = addresses.into_iter().flatten().map(|addresses| addresses.terms());
+        let lists: Vec<Vec<Term>> = addresses.chain(ports).collect();
+        if lists.is_empty() {
+            return vec![(part.to_owned(), format!("{group} && ip"))];
         }
-        parts.extend(ports);
-        if parts.len() == 1 {
-            parts.push("ip".to_owned());
-        }
-        Some(parts.join(" && "))
+        let whole = |(suffix, condition)| (format!("{part}{suffix}"), format!("{group} && {condition}"));
+        clause::every(&lists).into_iter().map(whole).collect()
     }
 
     /// The other end, whatever its port.
@@ -189,7 +186,7 @@ impl Matches<'_> {
             let mut addresses = Addresses::new(self.direction.peer_side());
             for peer in peers {
                 match peer {
-                    Peer::Pods(selection) => addresses.add_sets(Kind::of_pods(self.view), |kind| selection::peers(selection, kind)),
+                    Peer::Pods(selection) => addresses.add_sets(&Kind::of_pods(self.view), |kind| selection::peers(selection, kind)),
                     Peer::Addresses(ranges) => ranges.iter().for_each(|range| addresses.add_range(*range)),
                     Peer::Nodes(labels) => addresses.add_sets(&nodes::KINDS, |kind| nodes::set(labels, kind)),
                 }
@@ -204,7 +201,7 @@ impl Matches<'_> {
         let of = |pods: &Selection| self.view.numbers(pods, name, protocol);
         let with_number = |addresses: &mut Addresses, pods: &Selection, number| {
             let set = |kind| selection::named_port(pods, name, protocol, number, kind);
-            addresses.add_sets(Kind::of_pods(self.view), set);
+            addresses.add_sets(&Kind::of_pods(self.view), set);
         };
         let destinations = |pods: &Selection, number| {
             let mut addresses = Addresses::new(Side::Destination);
@@ -238,8 +235,7 @@ impl Matches<'_> {
                     }
                 }
                 let pods = numbers.into_iter().map(|(number, addresses)| (number, "", vec![Some(addresses)]));
-                let nobody = ranges.to_clause().is_none();
-                let among = of(&everyone).into_iter().filter(|_| !nobody);
+                let among = of(&everyone).into_iter();
                 let among = among.map(|number| (number, "/addresses", vec![Some(ranges.clone()), destinations(&everyone, number)]));
                 pods.chain(among).collect()
             }

@@ -40,7 +40,7 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, fragment: &mut Fragme
         return;
     }
     if view.is_closed(name) {
-        network::close_service(&name.namespace, &service.cluster_ips, fragment);
+        network::close_service(view, &name.namespace, &service.cluster_ips, fragment);
         fragment.problems.extend(unpublished(view, settings, name, service));
     }
     let health = read_annotations(view, name, service, fragment);

@@ -10,11 +10,12 @@ use netloom_network::annotations::{ADDRESSES, SUBNETS};
 use netloom_network::custom_network::Read;
 use netloom_network::ipam::PortName;
 use netloom_network::policy::{Role, Selection, Selector};
-use netloom_network::rows::{LogicalRouter, LogicalSwitch, LogicalSwitchPort};
+use netloom_network::rows::{LogicalRouter, LogicalSwitch, LogicalSwitchPort, PortGroup};
 use netloom_network::settings::Settings;
 use netloom_network::{Key, Namespace, Namespaced, Northbound, Object, Planner, Pod, PodName, RowId, ServiceName, custom_network};
 use serde_json::Value;
 
+use crate::membership::groups_of;
 use crate::world::World;
 
 /// Sets of pods that policies speak of.
@@ -44,6 +45,8 @@ pub struct Facts<'a> {
 /// The port of a pod.
 pub struct Port {
     uid: String,
+    /// The node it is bound to.
+    node: String,
     pub mac: String,
     pub addresses: Vec<IpAddr>,
     pub network: Option<String>,
@@ -73,6 +76,7 @@ impl<'a> Facts<'a> {
             };
             let mac = port.addresses.iter().next().and_then(|entry| entry.split(' ').next());
             let port = Port {
+                node: port.options.get("requested-chassis").cloned().unwrap_or_default(),
                 uid: uid.clone(),
                 mac: mac.unwrap_or_default().to_owned(),
                 addresses: addresses(&port.external_ids[external_id::ADDRESSES]),
@@ -273,6 +277,7 @@ pub fn wrong_sets(planner: &Planner, facts: &Facts<'_>) -> Vec<String> {
             compare("Address_Set", &format!("nodes/{labels}/{kind}"), "addresses", &expected);
         }
     }
+    let mut denied: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (selection, role) in selections(planner) {
         let mut sets: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut ports = BTreeSet::new();
@@ -284,6 +289,10 @@ pub fn wrong_sets(planner: &Planner, facts: &Facts<'_>) -> Vec<String> {
                 continue;
             };
             ports.insert(port_uuid(name));
+            if let Role::Denied(direction) = role {
+                let group = format!("denied/{}/{}", port.node, direction.as_str());
+                denied.entry(group).or_default().insert(port_uuid(name));
+            }
             let keys: Vec<String> = match &role {
                 Role::Port(wanted, protocol) => {
                     let named = pod.ports.iter().filter(|port| port.name == *wanted && port.protocol == *protocol);
@@ -292,7 +301,7 @@ pub fn wrong_sets(planner: &Planner, facts: &Facts<'_>) -> Vec<String> {
                         .collect()
                 }
                 Role::Peers => vec![format!("peers/{selection}")],
-                Role::Subject | Role::ClusterSubject => vec![],
+                Role::Subject | Role::ClusterSubject | Role::Denied(_) => vec![],
             };
             let own = port
                 .addresses
@@ -311,6 +320,20 @@ pub fn wrong_sets(planner: &Planner, facts: &Facts<'_>) -> Vec<String> {
             _ => sets
                 .iter()
                 .for_each(|(key, expected)| compare("Address_Set", key, "addresses", expected)),
+        }
+    }
+    for (name, pod) in facts.pods().filter(|(_, pod)| pod.wants_port()) {
+        let Some(port) = facts.ports.get(name) else { continue };
+        if groups_of(facts, name, pod, port).iter().any(|group| group.starts_with("app/")) {
+            let group = format!("denied/{}/ingress", port.node);
+            denied.entry(group).or_default().insert(port_uuid(name));
+        }
+    }
+    let groups = planner.desired().table::<PortGroup>();
+    for (_, group) in groups {
+        let key = &group.external_ids["netloom.io/key"];
+        if key.starts_with("denied/") {
+            compare("Port_Group", key, "ports", denied.get(key).unwrap_or(&BTreeSet::new()));
         }
     }
     wrong

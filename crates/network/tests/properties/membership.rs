@@ -24,7 +24,7 @@ fn any(facts: &Facts<'_>, least: Isolation) -> bool {
 }
 
 /// Keys of the groups a pod must be in.
-fn groups_of(facts: &Facts<'_>, name: &PodName, pod: &Pod, port: &Port) -> BTreeSet<String> {
+pub fn groups_of(facts: &Facts<'_>, name: &PodName, pod: &Pod, port: &Port) -> BTreeSet<String> {
     let own = isolation(facts, &name.namespace);
     let mut groups = BTreeSet::new();
     if any(facts, Isolation::Pods) || facts.network_names().into_iter().any(|network| facts.is_isolated_network(network)) {

@@ -1,4 +1,4 @@
-//! Networks of apps: a port group of an app's pods with a denial of what comes in, like that of a policy and in its tier, so that policies
+//! Networks of apps: a port group of an app's pods, to which nothing comes in that nobody allows, as to the pods of a policy, so that policies
 //! open it; and what pods of the same app may do. Pods put themselves in.
 
 use crate::app::{self, App};
@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
 use crate::service::{Service, ServiceName};
 use crate::unit::Fragment;
-use crate::unit::policy::clause::Side;
+use crate::unit::policy::clause::{self, Side};
 use crate::unit::policy::sets::{add_pod, among, group_name, put_group, put_sets};
 use crate::unit::policy::{ALLOW, ALLOW_AND_LOG, DENY, Tier, acl, isolation, log};
 use crate::unit::port::Joining;
@@ -26,15 +26,20 @@ pub(in crate::unit) fn compile(view: &View<'_>, app: &App, fragment: &mut Fragme
     let (owner, group) = (view.namespace_ref(&app.namespace), network(app));
     put_group(&group, &owner, fragment);
     let [dropped, allowed] = [Verdict::Dropped, Verdict::Allowed].map(|verdict| view.log(&app.namespace, verdict));
-    let mut rules = vec![("deny/ingress", DENY, "drop", "ip".to_owned(), dropped)];
+    let mut rules = Vec::new();
+    if dropped.is_some() {
+        rules.push(("deny/ingress".to_owned(), DENY, "drop", "ip".to_owned(), dropped));
+    }
     if app.name.is_some() {
         put_sets(view, &group, &owner, fragment);
-        let inside = among(view, Side::Source, [&group]);
-        if allowed.is_some() {
-            let first = log::first_of_connections(&inside);
-            rules.push(("inside/ingress/log", ALLOW_AND_LOG, "allow-related", first, allowed));
+        for (part, inside) in clause::every(&[among(view, Side::Source, [&group])]) {
+            let what = format!("inside/ingress{part}");
+            if allowed.is_some() {
+                let first = log::first_of_connections(&inside);
+                rules.push((format!("{what}/log"), ALLOW_AND_LOG, "allow-related", first, allowed.clone()));
+            }
+            rules.push((what, ALLOW, "allow-related", inside, None));
         }
-        rules.push(("inside/ingress", ALLOW, "allow-related", inside, None));
     }
     for (what, priority, action, condition, log) in rules {
         let key = Key::new(format!("{group}/{what}"));
@@ -59,11 +64,13 @@ pub(in crate::unit) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
             let why = app::conflict(&it.pod.labels, "they let nobody in");
             fragment.problems.push(Problem::new(it.view.pod_ref(it.name), REASON, why));
         } else {
-            add_pod(&network(app), it.assignment, fragment);
+            add_pod(it.view, &network(app), it.assignment, fragment);
         }
     }
     if !apps.is_empty() {
         isolation::join(it, fragment);
+        let denied = isolation::denied(&it.assignment.node, Direction::Ingress);
+        it.port.add_to::<PortGroup>(fragment, &denied, "ports");
     }
 }
 

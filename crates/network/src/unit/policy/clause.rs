@@ -1,4 +1,5 @@
-//! Parts of matches: addresses of both families, ports of several protocols.
+//! Terms of matches. OVN keeps a match small only while each of its terms is about one field, so what is about addresses of both families or
+//! ports of several protocols becomes several matches: one for each combination of terms that packets can have.
 
 use std::collections::BTreeSet;
 
@@ -7,6 +8,49 @@ use ipnet::IpNet;
 use crate::cluster::{Feature, View};
 use crate::policy::{ProtocolPorts, Which};
 use crate::service::{Family, Protocol};
+use crate::settings::Settings;
+
+/// A term about one field.
+#[derive(Clone)]
+pub(super) struct Term {
+    /// What tells it from the terms it is an alternative to, in keys; empty if there are none.
+    name: &'static str,
+    /// Of which family packets are, if it says so.
+    family: Option<Family>,
+    text: String,
+}
+
+impl Term {
+    pub(super) fn new(name: &'static str, text: String) -> Self {
+        Self { name, family: None, text }
+    }
+
+    pub(super) fn of_family(family: Family, name: &'static str, text: String) -> Self {
+        let family = Some(family);
+        Self { name, family, text }
+    }
+}
+
+/// Every combination of one term of each list, as what it adds to a key and as a condition. No combination has two families.
+pub(super) fn every(lists: &[Vec<Term>]) -> Vec<(String, String)> {
+    let mut all: Vec<Vec<&Term>> = vec![Vec::new()];
+    for list in lists {
+        let mut longer = Vec::new();
+        for terms in &all {
+            let family = terms.iter().find_map(|term| term.family);
+            let fits = |term: &&Term| family.is_none() || term.family.is_none() || term.family == family;
+            longer.extend(list.iter().filter(fits).map(|term| [terms.as_slice(), &[term]].concat()));
+        }
+        all = longer;
+    }
+    let written = |terms: Vec<&Term>| {
+        let mut names: Vec<&str> = terms.iter().map(|term| term.name).filter(|name| !name.is_empty()).collect();
+        names.dedup();
+        let texts: Vec<&str> = terms.iter().map(|term| term.text.as_str()).collect();
+        (names.iter().map(|name| format!("/{name}")).collect(), texts.join(" && "))
+    };
+    all.into_iter().map(written).collect()
+}
 
 /// Which address of a packet.
 #[derive(Clone, Copy)]
@@ -25,7 +69,7 @@ impl Side {
 }
 
 /// What a set has of its pods.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(super) enum Kind {
     Ipv4,
     Ipv6,
@@ -35,10 +79,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Those that pods have: without networks, nobody needs the last one.
-    pub(super) fn of_pods(view: &View<'_>) -> &'static [Self] {
-        const ALL: &[Kind] = &[Kind::Ipv4, Kind::Ipv6, Kind::Link];
-        if view.uses(Feature::Networks) { ALL } else { &ALL[..2] }
+    /// Those that pods have: addresses of the families of the cluster and, where there are networks, of the link.
+    pub(super) fn of_pods(view: &View<'_>) -> Vec<Self> {
+        let families = view.settings().map(Settings::families).unwrap_or_default().into_iter();
+        let link = view.uses(Feature::Networks).then_some(Self::Link);
+        families.map(Self::from).chain(link).collect()
     }
 
     /// In keys.
@@ -105,32 +150,35 @@ impl Addresses {
         *all |= range.prefix_len() == 0;
     }
 
-    /// None if there are none.
-    pub(super) fn to_clause(&self) -> Option<String> {
-        let family = |ip: &str, all: bool, values: &BTreeSet<String>| {
+    /// A term of each kind there is any of.
+    pub(super) fn terms(&self) -> Vec<Term> {
+        let side = self.side.as_str();
+        let equal = |field: &str, values: &BTreeSet<String>| {
             let list: Vec<&str> = values.iter().map(String::as_str).collect();
             match list.as_slice() {
-                [] => None,
-                _ if all => Some(ip.to_owned()),
-                [one] => Some(format!("{ip}.{} == {one}", self.side.as_str())),
-                _ => Some(format!("{ip}.{} == {{{}}}", self.side.as_str(), list.join(", "))),
+                [one] => format!("{field}.{side} == {one}"),
+                _ => format!("{field}.{side} == {{{}}}", list.join(", ")),
             }
         };
+        let family = |family: Family, ip: &str, all: bool, values: &BTreeSet<String>| {
+            let text = if all { ip.to_owned() } else { equal(ip, values) };
+            (!values.is_empty()).then(|| Term::of_family(family, Kind::from(family).as_str(), text))
+        };
         let kinds = [
-            family("ip4", self.all_v4, &self.v4),
-            family("ip6", self.all_v6, &self.v6),
-            family("eth", false, &self.link).map(|link| format!("(ip && {link})")),
+            family(Family::Ipv4, "ip4", self.all_v4, &self.v4),
+            family(Family::Ipv6, "ip6", self.all_v6, &self.v6),
+            (!self.link.is_empty()).then(|| Term::new(Kind::Link.as_str(), format!("ip && {}", equal("eth", &self.link)))),
         ];
-        any_of(kinds.into_iter().flatten().collect())
+        kinds.into_iter().flatten().collect()
     }
 }
 
-/// Ports with numbers.
-pub(super) fn ports(ports: &[&ProtocolPorts]) -> String {
-    let protocol = |protocol: Protocol| {
+/// Ports with numbers: a term for each protocol.
+pub(super) fn ports(ports: &[&ProtocolPorts]) -> Vec<Term> {
+    let text = |protocol: Protocol| {
         let of_it = || ports.iter().filter(move |port| port.protocol == protocol);
         if of_it().any(|port| port.which == Which::All) {
-            return vec![protocol.to_string()];
+            return Some(protocol.to_string());
         }
         let ranges: BTreeSet<(u16, u16)> = of_it()
             .filter_map(|port| {
@@ -141,23 +189,20 @@ pub(super) fn ports(ports: &[&ProtocolPorts]) -> String {
                 }
             })
             .collect();
-        let clause = |(first, last): (u16, u16)| {
+        let range = |(first, last): (u16, u16)| {
             if first == last {
                 format!("{protocol}.dst == {first}")
             } else {
                 format!("({protocol}.dst >= {first} && {protocol}.dst <= {last})")
             }
         };
-        ranges.into_iter().map(clause).collect()
+        let mut ranges: Vec<String> = ranges.into_iter().map(range).collect();
+        match ranges.len() {
+            0 => None,
+            1 => ranges.pop(),
+            _ => Some(format!("({})", ranges.join(" || "))),
+        }
     };
-    let clauses = Protocol::ALL.into_iter().flat_map(protocol).collect();
-    any_of(clauses).unwrap_or_default()
-}
-
-fn any_of(mut clauses: Vec<String>) -> Option<String> {
-    match clauses.len() {
-        0 => None,
-        1 => clauses.pop(),
-        _ => Some(format!("({})", clauses.join(" || "))),
-    }
+    let term = |protocol: Protocol| Some(Term::new(protocol.as_str(), text(protocol)?));
+    Protocol::ALL.into_iter().filter_map(term).collect()
 }

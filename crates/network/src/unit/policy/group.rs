@@ -9,9 +9,10 @@ use crate::policy::log::Verdict;
 use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
 use crate::security_group::{Remote, Rule, SecurityGroupName};
+use crate::service::Family;
 use crate::status::Shows;
 use crate::unit::Fragment;
-use crate::unit::policy::clause::Addresses;
+use crate::unit::policy::clause::{self, Addresses, Term};
 use crate::unit::policy::sets::{add_pod, among, group_name, put_group, put_sets};
 use crate::unit::policy::{ALLOW, DENY, DENY_ALL, Tier, acl, isolation};
 use crate::unit::port::Joining;
@@ -70,13 +71,15 @@ pub(in crate::unit) fn compile(view: &View<'_>, name: &SecurityGroupName, fragme
             fragment.problems.push(problem(UNKNOWN, why));
             continue;
         }
-        let key = Key::new(format!("{group}/{}/{}", rule.direction.as_str(), rule.number));
-        let condition = format!("{} && {}", rule.direction.of_group(&group_name(&group)), condition(view, rule));
-        let row = Acl {
-            external_ids: ids(&key, &owner),
-            ..acl(Tier::Always, rule.direction, ALLOW, "pass", condition)
-        };
-        put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
+        for (part, condition) in clause::every(&terms(view, rule)) {
+            let key = Key::new(format!("{group}/{}/{}{part}", rule.direction.as_str(), rule.number));
+            let condition = format!("{} && {condition}", rule.direction.of_group(&group_name(&group)));
+            let row = Acl {
+                external_ids: ids(&key, &owner),
+                ..acl(Tier::Always, rule.direction, ALLOW, "pass", condition)
+            };
+            put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
+        }
     }
 }
 
@@ -99,25 +102,30 @@ fn log_denial(view: &View<'_>, name: &SecurityGroupName, fragment: &mut Fragment
 }
 
 /// Packets a rule is about.
-fn condition(view: &View<'_>, rule: &Rule) -> String {
+fn terms(view: &View<'_>, rule: &Rule) -> Vec<Vec<Term>> {
     let side = rule.direction.peer_side();
-    let remote = rule.remote.as_ref().and_then(|remote| match remote {
-        Remote::Group(group) => Some(among(view, side, [&members(group)])),
+    let remote = rule.remote.as_ref().map(|remote| match remote {
+        Remote::Group(group) => among(view, side, [&members(group)]),
         Remote::Range(range) => {
             let mut addresses = Addresses::new(side);
             addresses.add_range(*range);
-            addresses.to_clause()
+            addresses.terms()
         }
     });
     let transport = match (rule.protocol, rule.ports) {
-        (None, _) => remote.is_none().then(|| "ip".to_owned()),
-        (Some("icmp"), _) => Some("(icmp4 || icmp6)".to_owned()),
-        (Some(protocol), None) => Some(protocol.to_owned()),
-        (Some(protocol), Some((first, last))) if first == last => Some(format!("{protocol}.dst == {first}")),
-        (Some(protocol), Some((first, last))) => Some(format!("{protocol}.dst >= {first} && {protocol}.dst <= {last}")),
+        (None, _) => remote.is_none().then(|| vec![Term::new("", "ip".to_owned())]),
+        (Some("icmp"), _) => Some(vec![
+            Term::of_family(Family::Ipv4, "icmp4", "icmp4".to_owned()),
+            Term::of_family(Family::Ipv6, "icmp6", "icmp6".to_owned()),
+        ]),
+        (Some(protocol), None) => Some(vec![Term::new(protocol, protocol.to_owned())]),
+        (Some(protocol), Some((first, last))) if first == last => Some(vec![Term::new(protocol, format!("{protocol}.dst == {first}"))]),
+        (Some(protocol), Some((first, last))) => {
+            let range = format!("{protocol}.dst >= {first} && {protocol}.dst <= {last}");
+            Some(vec![Term::new(protocol, range)])
+        }
     };
-    let parts: Vec<String> = remote.into_iter().chain(transport).collect();
-    parts.join(" && ")
+    remote.into_iter().chain(transport).collect()
 }
 
 /// Adds a port and its addresses to the groups its pod names.
@@ -133,7 +141,7 @@ pub(in crate::unit) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
             continue;
         }
         it.port.add_to::<PortGroup>(fragment, &members(group), "ports");
-        add_pod(&members(group), it.assignment, fragment);
+        add_pod(it.view, &members(group), it.assignment, fragment);
     }
     if !named.is_empty() {
         it.port.add_to::<PortGroup>(fragment, &everybody(), "ports");

@@ -16,11 +16,12 @@ use crate::ipam::{MANAGEMENT_HOST, PROBE_HOST, SERVICE_HOST};
 use crate::key::Key;
 use crate::northbound::{ids, put};
 use crate::policy::Direction;
+use crate::problem::ObjectRef;
 use crate::rows::{Acl, PortGroup};
 use crate::settings::nth_host;
 use crate::unit::Fragment;
-use crate::unit::policy::clause::{Addresses, Side};
-use crate::unit::policy::{FIRST, LAST, Tier, acl};
+use crate::unit::policy::clause::{self, Addresses, Side, Term};
+use crate::unit::policy::{DENY_ALL, FIRST, LAST, Tier, acl, sets};
 use crate::unit::port::Joining;
 
 /// Key of the port group of a node's isolated pods.
@@ -28,26 +29,39 @@ fn isolated(node: &str) -> Key {
     Key::new(format!("isolated/{node}"))
 }
 
+/// Key of the port group of a node's pods to which everything is denied in a direction that nobody allows.
+pub(super) fn denied(node: &str, direction: Direction) -> Key {
+    Key::new(format!("denied/{node}/{}", direction.as_str()))
+}
+
 /// Adds a port to the group of its node.
 pub(super) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
     it.port.add_to::<PortGroup>(fragment, &isolated(&it.assignment.node), "ports");
 }
 
-/// OVN reads no hyphen in the name of a group, and a node's name may have one, or a dot.
-fn name(node: &str) -> String {
-    let digest: String = isolated(node).uuid("Port_Group").simple().to_string().chars().take(16).collect();
-    format!("isolated_{digest}")
+/// What no policy allows. Below the same denial of a policy that is logged.
+fn compile_denial(node: &str, direction: Direction, owner: &ObjectRef, fragment: &mut Fragment) {
+    let group = denied(node, direction);
+    sets::put_group(&group, owner, fragment);
+    let (key, condition) = (
+        Key::new(format!("{group}/all")),
+        format!("{} && ip", direction.of_group(&sets::group_name(&group))),
+    );
+    let row = Acl {
+        external_ids: ids(&key, owner),
+        ..acl(Tier::Policy, direction, DENY_ALL, "drop", condition)
+    };
+    put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
 }
 
-/// The group of a node with these subnets.
+/// The groups of a node with these subnets.
 pub(in crate::unit) fn compile(view: &View<'_>, node: &str, subnets: &[IpNet], fragment: &mut Fragment) {
-    let (group, name, owner) = (isolated(node), name(node), view.node_ref(node));
-    let row = PortGroup {
-        name: name.clone(),
-        external_ids: ids(&group, &owner),
-        ..Default::default()
-    };
-    put(fragment, &group, row);
+    let (group, owner) = (isolated(node), view.node_ref(node));
+    let name = sets::group_name(&group);
+    sets::put_group(&group, &owner, fragment);
+    for direction in Direction::ALL {
+        compile_denial(node, direction, &owner, fragment);
+    }
     let host = |number| {
         subnets
             .iter()
@@ -56,35 +70,38 @@ pub(in crate::unit) fn compile(view: &View<'_>, node: &str, subnets: &[IpNet], f
     };
     let own = view.node(node).into_iter().flat_map(|node| node.addresses.iter().copied());
     let own: Vec<IpAddr> = host(MANAGEMENT_HOST).chain(own).collect();
-    let clause = |side: Side, hosts: Vec<IpAddr>| {
+    let of = |side: Side, hosts: Vec<IpAddr>| {
         let mut addresses = Addresses::new(side);
         hosts.into_iter().for_each(|host| addresses.add_range(IpNet::from(host)));
-        addresses.to_clause()
+        addresses.terms()
     };
-    // The node's own packets come in where it is; what it sends to a service comes back from the router, with the service port's address.
-    let from_node = clause(Side::Source, own).map(|own| format!(r#"inport == "{}" && {own}"#, management_port(node)));
-    let routed = view
-        .uses(Feature::Networks)
-        .then(|| clause(Side::Source, host(MANAGEMENT_HOST).collect()));
-    let routed = routed.flatten();
-    let exceptions = [
-        ("node", Direction::Ingress, from_node),
-        // To a network it comes from the router.
-        ("node-routed", Direction::Ingress, routed),
+    let at = |port: String| Term::new("", format!(r#"inport == "{port}""#));
+    let mut exceptions = vec![
+        // The node's own packets come in where it is; what it sends to a service comes back from the router, with the service port's address.
+        (
+            "node",
+            Direction::Ingress,
+            vec![vec![at(management_port(node))], of(Side::Source, own)],
+        ),
         (
             "service-port",
             Direction::Ingress,
-            clause(Side::Source, host(SERVICE_HOST).collect()),
+            vec![of(Side::Source, host(SERVICE_HOST).collect())],
         ),
         // OVN lets its checks in by itself, and their answers out only where ACLs come before services.
-        ("probe", Direction::Egress, clause(Side::Destination, host(PROBE_HOST).collect())),
+        ("probe", Direction::Egress, vec![of(Side::Destination, host(PROBE_HOST).collect())]),
         // Only a service leads a packet back to the port it came from.
         (
             "itself",
             Direction::Ingress,
-            Some(format!("inport == @{name} && flags.loopback && ip")),
+            vec![vec![Term::new("", format!("inport == @{name} && flags.loopback && ip"))]],
         ),
     ];
+    if view.uses(Feature::Networks) {
+        // To a network what the node sends comes from the router.
+        let routed = of(Side::Source, host(MANAGEMENT_HOST).collect());
+        exceptions.push(("node-routed", Direction::Ingress, vec![routed]));
+    }
     let mut add = |what: &str, direction: Direction, condition: String, row: &dyn Fn(String) -> Acl| {
         let key = Key::new(format!("isolated/{node}/{what}/{}", direction.as_str()));
         let row = Acl {
@@ -93,11 +110,12 @@ pub(in crate::unit) fn compile(view: &View<'_>, node: &str, subnets: &[IpNet], f
         };
         put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
     };
-    for (what, direction, condition) in exceptions {
-        let Some(condition) = condition else { continue };
-        add(what, direction, condition, &|condition| {
-            acl(Tier::Always, direction, FIRST, "allow-related", condition)
-        });
+    for (what, direction, terms) in exceptions {
+        for (part, condition) in clause::every(&terms) {
+            add(&format!("{what}{part}"), direction, condition, &|condition| {
+                acl(Tier::Always, direction, FIRST, "allow-related", condition)
+            });
+        }
     }
     for direction in Direction::ALL {
         for tier in Tier::BEFORE_REST {

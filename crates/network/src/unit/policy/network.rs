@@ -13,7 +13,7 @@ use crate::policy::log::Verdict;
 use crate::problem::{ObjectRef, Problem};
 use crate::rows::{Acl, PortGroup};
 use crate::unit::Fragment;
-use crate::unit::policy::clause::{Kind, Side};
+use crate::unit::policy::clause::{self, Kind, Side, Term};
 use crate::unit::policy::sets::{add_addresses, add_link, add_pod, among, group_name, put_group, put_set, put_sets, sent_by};
 use crate::unit::policy::{ALLOW, DENY, DENY_ALL, Tier, acl};
 use crate::unit::port::Joining;
@@ -63,8 +63,8 @@ fn services(namespace: &str) -> Key {
 }
 
 /// Packets addressed to what these sets have.
-fn to<'a>(view: &View<'_>, sets: impl IntoIterator<Item = &'a Key>) -> String {
-    among(view, Side::Destination, sets)
+fn to<'a>(view: &View<'_>, sets: impl IntoIterator<Item = &'a Key>) -> Vec<(String, String)> {
+    clause::every(&[among(view, Side::Destination, sets)])
 }
 
 /// What all isolated namespaces have in common.
@@ -87,7 +87,10 @@ pub(in crate::unit) fn compile_shared(view: &View<'_>, fragment: &mut Fragment) 
     }
     // Later packets of a connection through a service come here translated already. That something is allowed also makes OVN follow
     // connections on every switch with pods, without which the denial would meet replies.
-    let translated = format!("{} && ct_mark.natted", to(view, [&pods]));
+    let translated: Vec<(String, String)> = to(view, [&pods])
+        .into_iter()
+        .map(|(part, condition)| (part, format!("{condition} && ct_mark.natted")))
+        .collect();
     it.put_acl("translated", &pods, Stage::BeforeServices, ALLOW, "allow-related", &translated);
     it.put_acl(
         "direct",
@@ -180,13 +183,13 @@ pub(in crate::unit) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
         it.port.add_to::<PortGroup>(fragment, &group, "ports");
     }
     add_link(&Shared::Neighbours.key(), it.assignment, fragment);
-    sets.iter().for_each(|set| add_pod(set, it.assignment, fragment));
+    sets.iter().for_each(|set| add_pod(view, set, it.assignment, fragment));
 }
 
 /// Adds a service's addresses to those that pods of other namespaces may not use.
-pub(in crate::unit) fn close_service(namespace: &str, addresses: &[IpAddr], fragment: &mut Fragment) {
-    add_addresses(&Shared::Services.key(), addresses, fragment);
-    add_addresses(&services(namespace), addresses, fragment);
+pub(in crate::unit) fn close_service(view: &View<'_>, namespace: &str, addresses: &[IpAddr], fragment: &mut Fragment) {
+    add_addresses(view, &Shared::Services.key(), addresses, fragment);
+    add_addresses(view, &services(namespace), addresses, fragment);
 }
 
 /// Where a packet is judged: where it is sent, before or after services are translated, or where it arrives.
@@ -213,35 +216,43 @@ impl Rows<'_> {
     fn put_network(&mut self, group: &Key) {
         self.put_group(group);
         self.put_sets(group);
-        // What is sent on the link names no address of a pod: to all, or to the address every interface makes for itself.
-        let mut from = format!("inport == @{}", group_name(&Shared::Pods.key()));
+        let mut from = vec![Term::new("pods", format!("inport == @{}", group_name(&Shared::Pods.key())))];
         if self.view.uses(Feature::Networks) {
             // A network spans nodes, and on each OVN knows no ports of a group but the node's own.
-            from = format!("({from} || {})", sent_by(&Shared::Neighbours.key()));
+            from.push(Term::new("neighbours", sent_by(&Shared::Neighbours.key())));
         }
-        let on_link = format!("{from} && ip && (eth.mcast || ip6.dst == fe80::/10)");
-        self.put_acl("link", group, Stage::Arrival, CLOSED, "drop", &on_link);
+        // What is sent on the link names no address of a pod: to all, or to the address every interface makes for itself.
+        let to = vec![
+            Term::new("all", "ip && eth.mcast".to_owned()),
+            Term::new("link-local", "ip6.dst == fe80::/10".to_owned()),
+        ];
+        self.put_acl("link", group, Stage::Arrival, CLOSED, "drop", &clause::every(&[from, to]));
     }
 
     /// What all isolated namespaces deny, of one of them and logged.
-    fn log_direct(&mut self, namespace: &str, network: &Key, inside: &str) {
+    fn log_direct(&mut self, namespace: &str, network: &Key, inside: &[(String, String)]) {
         let Some(log) = self.view.log(namespace, Verdict::Dropped) else {
             return;
         };
-        let (key, pods) = (Key::new(format!("{network}/direct")), Shared::Pods.key());
-        let row = self.acl(&key, &pods, Stage::BeforeServices, DENY, "drop", inside);
-        let row = log.on(row, &format!("namespace {namespace} isolated"));
-        put(self.fragment, &key, row).add_to::<PortGroup>(self.fragment, &pods, "acls");
+        for (part, condition) in inside {
+            let (key, pods) = (Key::new(format!("{network}/direct{part}")), Shared::Pods.key());
+            let row = self.acl(&key, &pods, Stage::BeforeServices, DENY, "drop", condition);
+            let row = log.on(row, &format!("namespace {namespace} isolated"));
+            put(self.fragment, &key, row).add_to::<PortGroup>(self.fragment, &pods, "acls");
+        }
     }
 
     fn put_sets(&mut self, set: &Key) {
         put_sets(self.view, set, &self.owner, self.fragment);
     }
 
-    fn put_acl(&mut self, what: &str, group: &Key, stage: Stage, priority: i64, action: &str, condition: &str) {
-        let key = Key::new(format!("{group}/{what}"));
-        let row = self.acl(&key, group, stage, priority, action, condition);
-        put(self.fragment, &key, row).add_to::<PortGroup>(self.fragment, group, "acls");
+    /// An ACL for each part of a condition.
+    fn put_acl(&mut self, what: &str, group: &Key, stage: Stage, priority: i64, action: &str, parts: &[(String, String)]) {
+        for (part, condition) in parts {
+            let key = Key::new(format!("{group}/{what}{part}"));
+            let row = self.acl(&key, group, stage, priority, action, condition);
+            put(self.fragment, &key, row).add_to::<PortGroup>(self.fragment, group, "acls");
+        }
     }
 
     fn acl(&self, key: &Key, group: &Key, stage: Stage, priority: i64, action: &str, condition: &str) -> Acl {

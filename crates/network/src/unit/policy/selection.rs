@@ -1,5 +1,4 @@
-//! The sets policies speak of, one for each selection however many policies use it: a port group of the pods to isolate, with the
-//! denial; address sets of the pods to allow; and address sets of pods by the number they give to a port's name. Pods put themselves in.
+//! The sets policies speak of, one for each selection however many policies use it: a port group of the pods to isolate; address sets of the pods to allow; and address sets of pods by the number they give to a port's name. Pods put themselves in.
 
 use netloom_ovsdb::{Atom, Table};
 
@@ -21,7 +20,7 @@ pub(super) fn port_group(pods: &Selection) -> Key {
     Key::new(format!("subject/{pods}"))
 }
 
-/// Key of the port group of the pods that cluster-wide policies judge. Not that of the pods to isolate, which has a denial.
+/// Key of the port group of the pods that cluster-wide policies judge.
 pub(super) fn cluster_group(pods: &Selection) -> Key {
     Key::new(format!("cluster-subject/{pods}"))
 }
@@ -62,17 +61,18 @@ pub(in crate::unit) fn owner(view: &View<'_>, pods: &Selection) -> ObjectRef {
 pub(in crate::unit) fn compile(view: &View<'_>, pods: &Selection, role: &Role, fragment: &mut Fragment) {
     let owner = owner(view, pods);
     match role {
-        Role::Subject => compile_subject(view, pods, &owner, fragment),
+        Role::Subject => drop(put_port_group(&port_group(pods), &owner, fragment)),
+        Role::Denied(direction) => log_denial(view, pods, *direction, &owner, fragment),
         Role::ClusterSubject => drop(put_port_group(&cluster_group(pods), &owner, fragment)),
         Role::Peers => {
             for kind in Kind::of_pods(view) {
-                put_address_set(address_set(pods, *kind), &owner, fragment);
+                put_address_set(address_set(pods, kind), &owner, fragment);
             }
         }
         Role::Port(port, protocol) => {
             for port_number in view.numbers(pods, port, *protocol) {
                 for kind in Kind::of_pods(view) {
-                    put_address_set(named_set(pods, port, *protocol, port_number, *kind), &owner, fragment);
+                    put_address_set(named_set(pods, port, *protocol, port_number, kind), &owner, fragment);
                 }
             }
         }
@@ -81,9 +81,11 @@ pub(in crate::unit) fn compile(view: &View<'_>, pods: &Selection, role: &Role, f
 
 /// Adds a port and its addresses to the sets its pod is in.
 pub(in crate::unit) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
+    let kinds = Kind::of_pods(it.view);
     let addresses = it.assignment.addresses.iter().map(|ip| (Family::of(*ip).into(), ip.to_string()));
     let addresses: Vec<(Kind, String)> = addresses
         .chain(it.assignment.link().map(|mac| (Kind::Link, mac.to_string())))
+        .filter(|(kind, _)| kinds.contains(kind))
         .collect();
     let mut add_addresses = |key: &dyn Fn(Kind) -> Key| {
         for (kind, address) in &addresses {
@@ -99,6 +101,7 @@ pub(in crate::unit) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
         for role in roles {
             match role {
                 Role::Subject => groups.push(port_group(pods)),
+                Role::Denied(direction) => groups.push(isolation::denied(&it.assignment.node, *direction)),
                 Role::ClusterSubject => groups.push(cluster_group(pods)),
                 Role::Peers => add_addresses(&|kind| address_set(pods, kind)),
                 Role::Port(port, protocol) => {
@@ -118,34 +121,26 @@ pub(in crate::unit) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
     }
 }
 
-fn compile_subject(view: &View<'_>, pods: &Selection, owner: &ObjectRef, fragment: &mut Fragment) {
-    let group = port_group(pods);
-    let name = put_port_group(&group, owner, fragment);
-    for direction in Direction::ALL {
-        let isolates = |name: &PolicyName| view.policy(name).is_some_and(|policy| policy.rules.contains_key(&direction));
-        let users = view.users(pods, &Role::Subject).filter_map(|user| match user {
-            User::Policy(policy) => Some(policy),
-            User::Cluster(_) => None,
-        });
-        let policies: Vec<_> = users.filter(|name| isolates(name)).collect();
-        let Some(first) = policies.first() else { continue };
-        let key = Key::new(format!("deny/{pods}/{}", direction.as_str()));
-        let mut row = Acl {
-            external_ids: ids(&key, owner),
-            ..acl(
-                Tier::Policy,
-                direction,
-                DENY,
-                "drop",
-                format!("{} && ip", direction.of_group(&name)),
-            )
-        };
-        if let Some(log) = view.log(&first.namespace, Verdict::Dropped) {
-            let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
-            row = log.on(row, &format!("{}/{}", first.namespace, names.join(",")));
-        }
-        put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
-    }
+/// The denial of all isolated pods, of the pods of one selection and logged.
+fn log_denial(view: &View<'_>, pods: &Selection, direction: Direction, owner: &ObjectRef, fragment: &mut Fragment) {
+    let users = view.users(pods, &Role::Denied(direction)).filter_map(|user| match user {
+        User::Policy(policy) => Some(policy),
+        User::Cluster(_) => None,
+    });
+    let policies: Vec<&PolicyName> = users.collect();
+    let Some(first) = policies.first() else { return };
+    let Some(log) = view.log(&first.namespace, Verdict::Dropped) else {
+        return;
+    };
+    let (group, key) = (port_group(pods), Key::new(format!("deny/{pods}/{}", direction.as_str())));
+    let condition = format!("{} && ip", direction.of_group(&set_name::<PortGroup>(&group)));
+    let row = Acl {
+        external_ids: ids(&key, owner),
+        ..acl(Tier::Policy, direction, DENY, "drop", condition)
+    };
+    let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
+    let row = log.on(row, &format!("{}/{}", first.namespace, names.join(",")));
+    put(fragment, &key, row).add_to::<PortGroup>(fragment, &group, "acls");
 }
 
 /// Puts an empty port group; returns its name.

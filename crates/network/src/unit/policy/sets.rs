@@ -12,7 +12,7 @@ use crate::problem::ObjectRef;
 use crate::rows::{AddressSet, PortGroup};
 use crate::service::Family;
 use crate::unit::Fragment;
-use crate::unit::policy::clause::{Addresses, Kind, Side};
+use crate::unit::policy::clause::{Addresses, Kind, Side, Term};
 
 /// The set of one kind.
 fn of_kind(set: &Key, kind: Kind) -> Key {
@@ -32,12 +32,12 @@ pub(super) fn group_name(group: &Key) -> String {
 }
 
 /// Packets whose address on one side is in any of these sets.
-pub(super) fn among<'a>(view: &View<'_>, side: Side, sets: impl IntoIterator<Item = &'a Key>) -> String {
+pub(super) fn among<'a>(view: &View<'_>, side: Side, sets: impl IntoIterator<Item = &'a Key>) -> Vec<Term> {
     let mut addresses = Addresses::new(side);
     for set in sets {
-        addresses.add_sets(Kind::of_pods(view), |kind| name::<AddressSet>(&of_kind(set, kind)));
+        addresses.add_sets(&Kind::of_pods(view), |kind| name::<AddressSet>(&of_kind(set, kind)));
     }
-    addresses.to_clause().unwrap_or_default()
+    addresses.terms()
 }
 
 /// Packets that pods of a set of Ethernet addresses sent.
@@ -70,9 +70,11 @@ pub(super) fn put_set(set: &Key, kind: Kind, owner: &ObjectRef, fragment: &mut F
     put(fragment, &key, row);
 }
 
-/// Adds addresses to the sets of their families.
-pub(super) fn add_addresses(set: &Key, addresses: &[IpAddr], fragment: &mut Fragment) {
-    fragment.members.extend(addresses.iter().map(|address| Member {
+/// Adds addresses to the sets of their families, if the cluster has them.
+pub(super) fn add_addresses(view: &View<'_>, set: &Key, addresses: &[IpAddr], fragment: &mut Fragment) {
+    let kinds = Kind::of_pods(view);
+    let known = addresses.iter().filter(|ip| kinds.contains(&Family::of(**ip).into()));
+    fragment.members.extend(known.map(|address| Member {
         row: RowId::of(AddressSet::TABLE, &of_kind(set, Family::of(*address).into())),
         column: "addresses",
         value: Atom::from(address.to_string()),
@@ -80,8 +82,8 @@ pub(super) fn add_addresses(set: &Key, addresses: &[IpAddr], fragment: &mut Frag
 }
 
 /// Adds what a pod has to the sets of its kinds.
-pub(super) fn add_pod(set: &Key, pod: &Assignment, fragment: &mut Fragment) {
-    add_addresses(set, &pod.addresses, fragment);
+pub(super) fn add_pod(view: &View<'_>, set: &Key, pod: &Assignment, fragment: &mut Fragment) {
+    add_addresses(view, set, &pod.addresses, fragment);
     add_link(set, pod, fragment);
 }
 

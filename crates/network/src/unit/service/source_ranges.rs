@@ -1,6 +1,8 @@
 //! `spec.loadBalancerSourceRanges`: a service's load balancer addresses take packets of these sources only. Where a range cannot be
 //! read, nobody is let in: a mistake must not open what the user meant to close. A node whose own address is let in is let in by its
 //! service port too, whose address its packets have.
+//!
+//! What is let in is passed on to policies, above a denial of everything else: of "all but these" OVN would make a flow for each bit.
 
 use std::net::IpAddr;
 
@@ -18,7 +20,8 @@ use crate::unit::Fragment;
 use crate::unit::network::edge;
 
 /// Above what policies allow.
-const PRIORITY: i64 = 2000;
+const CLOSED: i64 = 2000;
+const OPEN: i64 = 2001;
 
 pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, fragment: &mut Fragment) {
     let restricted = service.kind == ServiceKind::LoadBalancer && !service.source_ranges.is_empty();
@@ -42,22 +45,26 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, fr
         if closed.is_empty() || open.iter().any(|range| range.prefix_len() == 0) {
             continue;
         }
-        let mut condition = format!("{ip}.dst == {{{}}}", closed.join(", "));
+        let addressed = format!("{ip}.dst == {{{}}}", closed.join(", "));
         open.extend(service_ports(view, &open, family));
-        if !open.is_empty() {
-            let open: Vec<String> = open.iter().map(ToString::to_string).collect();
-            condition = format!("{condition} && {ip}.src != {{{}}}", open.join(", "));
-        }
-        let key = Key::new(format!("source-ranges/{name}/{number}"));
-        let row = Acl {
-            action: "drop".to_owned(),
-            direction: "from-lport".to_owned(),
-            priority: PRIORITY,
-            match_: condition,
-            external_ids: ids(&key, &owner),
-            ..Default::default()
+        let mut put_acl = |key: Key, action: &str, priority, condition| {
+            let row = Acl {
+                action: action.to_owned(),
+                direction: "from-lport".to_owned(),
+                priority,
+                match_: condition,
+                external_ids: ids(&key, &owner),
+                ..Default::default()
+            };
+            put(fragment, &key, row).add_to::<PortGroup>(fragment, &edge(), "acls");
         };
-        put(fragment, &key, row).add_to::<PortGroup>(fragment, &edge(), "acls");
+        let key = format!("source-ranges/{name}/{number}");
+        if !open.is_empty() {
+            let sources: Vec<String> = open.iter().map(ToString::to_string).collect();
+            let condition = format!("{addressed} && {ip}.src == {{{}}}", sources.join(", "));
+            put_acl(Key::new(format!("{key}/open")), "pass", OPEN, condition);
+        }
+        put_acl(Key::new(key), "drop", CLOSED, addressed);
     }
 }
 
