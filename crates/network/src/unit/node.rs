@@ -14,8 +14,8 @@ use crate::key::Key;
 use crate::northbound::{Placed, group_key, ids, put};
 use crate::problem::{ObjectRef, Problem};
 use crate::rows::{
-    LoadBalancerGroup, LogicalRouter, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort,
-    PortGroup,
+    HaChassis, HaChassisGroup, LoadBalancerGroup, LogicalRouter, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute,
+    LogicalSwitch, LogicalSwitchPort, PortGroup,
 };
 use crate::settings::{ServiceMode, Settings, is_ipv4, nth_host};
 use crate::status::Shows;
@@ -133,6 +133,7 @@ impl Switch<'_> {
             ..Default::default()
         };
         put(fragment, &port, row).add_to::<LogicalRouter>(fragment, &router(), "ports");
+        self.bind(&port, fragment);
 
         let peer = Key::new(format!("router-peer/node/{name}"));
         let mut row = LogicalSwitchPort::router(format!("switch_{name}_to_{CLUSTER_ROUTER}"), self.router_port(), ids(&peer, owner));
@@ -142,6 +143,28 @@ impl Switch<'_> {
             row.options.insert("arp_proxy".to_owned(), subnets.join(" "));
         }
         put(fragment, &peer, row).add_to::<LogicalSwitch>(fragment, &switch(name), "ports");
+    }
+
+    /// Binds the router's port on the switch to the node: what is routed to the node's pods is sent there before it enters their switch, so
+    /// that no other node has to know the switch.
+    fn bind(&self, port: &Key, fragment: &mut Fragment) {
+        let Self { name, owner, .. } = self;
+        let (group, chassis) = (
+            Key::new(format!("switch-node/{name}")),
+            Key::new(format!("switch-node/{name}/chassis")),
+        );
+        let row = HaChassisGroup {
+            name: format!("switch_{name}"),
+            external_ids: ids(&group, owner),
+            ..Default::default()
+        };
+        put(fragment, &group, row).add_to::<LogicalRouterPort>(fragment, port, "ha_chassis_group");
+        let row = HaChassis {
+            chassis_name: (*name).to_owned(),
+            priority: 1,
+            external_ids: ids(&chassis, owner),
+        };
+        put(fragment, &chassis, row).add_to::<HaChassisGroup>(fragment, &group, "ha_chassis");
     }
 
     /// A port of the node itself, bound to it.
