@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
 use netloom_network::annotations::{
-    ADDRESSES, EXTERNAL_ADDRESSES, HEALTH_CHECK, MAC, PREFIX, external_addresses, gateway, health_check, request,
+    ADDRESSES, EXTERNAL_ADDRESSES, HEALTH_CHECK, MAC, external_addresses, gateway, health_check, request,
 };
 use netloom_network::external::Range;
 use netloom_network::settings::Settings;
 
 fuzz_target!(|text: &str| {
-    for name in [ADDRESSES, MAC, PREFIX] {
+    for name in [ADDRESSES, MAC, "netloom.io/"] {
         let parsed = request(&BTreeMap::from([(name.to_owned(), text.to_owned())]));
         if let Err(problem) = &parsed {
             assert!(!problem.is_empty(), "a problem without a sentence");

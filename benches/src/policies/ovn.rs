@@ -195,9 +195,9 @@ impl<'a> World<'a> {
         seen
     }
 
-    /// Waits for the rows of this many policies.
+    /// Waits for the rows of this many policies, one for each family.
     async fn acls(&mut self, count: usize) -> Result<()> {
-        self.rows("ACL", "policy/", count).await
+        self.rows("ACL", "policy/", 2 * count).await
     }
 
     /// Waits for this many new rows of a table with such keys.

@@ -127,9 +127,9 @@ impl World {
         let number = self.markers.fetch_add(1, Ordering::Relaxed);
         let spec = format!("{{ podSelector: {{ matchLabels: {{ marker: n{number} }} }} }}");
         self.lab.apply(&policy("marker", "marker", &spec)).unwrap();
-        let watch = "ovsdb-client monitor unix:/run/ovn/ovnnb_db.sock OVN_Northbound ACL external_ids";
+        let watch = "ovsdb-client monitor unix:/run/ovn/ovnnb_db.sock OVN_Northbound Port_Group external_ids";
         let script = format!(
-            "while read -t 30 line; do [[ $line == *'deny/marker/marker=n{number}/ingress'* ]] && exit 0; done < <({watch}); echo 'marker {number} never came'; exit 1"
+            "while read -t 30 line; do [[ $line == *'subject/marker/marker=n{number}\"'* || $line == *'subject/marker/marker=n{number},'* ]] && exit 0; done < <({watch}); echo 'marker {number} never came'; exit 1"
         );
         self.lab.control().run(&["bash", "-c", &script]).unwrap();
         self.lab.control().run(&["ovn-nbctl", "--wait=hv", "--timeout=30", "sync"]).unwrap();

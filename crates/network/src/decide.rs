@@ -4,7 +4,7 @@
 //! A decision keeps what is recorded as long as that is valid, so that deciding again changes nothing: what [`undecided`] asserts.
 
 mod allocator;
-mod external;
+pub(crate) mod external;
 mod network;
 mod node;
 mod port;

@@ -17,7 +17,6 @@ use crate::problem::ObjectRef;
 use crate::rows::{
     Acl, AddressSet, HaChassis, HaChassisGroup, LoadBalancer, LoadBalancerGroup, LoadBalancerHealthCheck, LogicalRouter,
     LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Meter, MeterBand, Nat, PortGroup,
-    StaticMacBinding,
 };
 use crate::unit::{EXTERNAL_NETWORK, Fragment};
 
@@ -40,7 +39,6 @@ pub const TABLES: &[(&str, &[Column])] = &[
     (MeterBand::TABLE, MeterBand::COLUMNS),
     (Nat::TABLE, Nat::COLUMNS),
     (PortGroup::TABLE, PortGroup::COLUMNS),
-    (StaticMacBinding::TABLE, StaticMacBinding::COLUMNS),
 ];
 
 /// Columns kept as members, and the table whose rows they hold; none for columns of plain values.
@@ -268,24 +266,17 @@ pub(crate) fn depth(table: &str) -> usize {
     holders.map(|(holder, ..)| depth(holder) + 1).max().unwrap_or(0)
 }
 
-/// The key a row carries. Two tables have no external ids; what is unique in their rows is their key.
+/// The key a row carries. Groups of load balancers have no external ids; their name, which is unique, is their key.
 pub(crate) fn key_of(table: &str, row: &Row) -> Option<String> {
-    let text = |column| row.get(column)?.as_str();
-    match table {
-        LoadBalancerGroup::TABLE => Some(group_key(text("name")?).as_str().to_owned()),
-        StaticMacBinding::TABLE => Some(neighbour_key(text("logical_port")?, text("ip")?).as_str().to_owned()),
-        _ => Some(row.get("external_ids")?.get(KEY)?.to_owned()),
+    if table == LoadBalancerGroup::TABLE {
+        return Some(group_key(row.get("name")?.as_str()?).as_str().to_owned());
     }
+    Some(row.get("external_ids")?.get(KEY)?.to_owned())
 }
 
 /// Key of the group of load balancers with this name.
 pub(crate) fn group_key(name: &str) -> Key {
     Key::new(format!("lb-group/{name}"))
-}
-
-/// Key of what a router port knows of the neighbour with this address.
-pub(crate) fn neighbour_key(port: &str, address: &str) -> Key {
-    Key::new(format!("neighbour/{port}/{address}"))
 }
 
 /// Columns of a table that only OVN writes.

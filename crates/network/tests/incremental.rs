@@ -322,22 +322,82 @@ fn the_mode_changes_at_any_time_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_older_service_has_an_address_two_want_and_the_other_gets_it_when_that_is_gone() {
-    let wants = |number| Service {
-        external_ips: vec![IpAddr::from([198, 51, 100, 1])],
-        ..service(number)
+fn who_has_an_address_keeps_it_and_the_other_gets_it_when_that_is_gone() {
+    let wants = |number, port| {
+        let mut service = Service {
+            external_ips: vec![IpAddr::from([198, 51, 100, 1])],
+            families: vec![Family::Ipv4],
+            ..service(number)
+        };
+        service.ports[0].port = port;
+        service
     };
-    let served = |planner: &Planner, name: &str| vips(planner, &format!("service_default_{name}_tcp")).contains_key("198.51.100.1:80");
-    let mut planner = planner([node(1), Object::Service(named("a"), wants(2))]);
-    assert!(served(&planner, "a"));
-    planner.apply(Object::Service(named("b"), wants(1)));
+    let served = |planner: &Planner, name: &str, at: &str| vips(planner, &format!("service_default_{name}_tcp")).contains_key(at);
+    let mut planner = planner([
+        node(1),
+        pool("public", "198.51.100.1-198.51.100.9"),
+        Object::Service(named("a"), wants(2, 80)),
+    ]);
+    assert!(served(&planner, "a", "198.51.100.1:80"));
+    // Neither is it older nor is a port free that the other does not use.
+    planner.apply(Object::Service(named("b"), wants(1, 81)));
     compile(&mut planner);
-    assert!(!served(&planner, "a") && served(&planner, "b"));
-    assert_eq!(reasons(&planner), ["AddressInUse"]);
-    planner.remove(&Object::Service(named("b"), Service::default()));
+    assert!(served(&planner, "a", "198.51.100.1:80") && !served(&planner, "b", "198.51.100.1:81"));
+    assert_eq!(reasons(&planner), ["ExternalAddressRefused"]);
+    planner.remove(&Object::Service(named("a"), Service::default()));
     compile(&mut planner);
-    assert!(served(&planner, "a"));
+    assert!(served(&planner, "b", "198.51.100.1:81"));
     assert_eq!(reasons(&planner), Vec::<&str>::new());
+}
+
+#[test]
+fn an_address_of_no_pool_that_allows_the_namespace_is_refused() {
+    let wants = |address: [u8; 4]| Service {
+        external_ips: vec![IpAddr::from(address)],
+        families: vec![Family::Ipv4],
+        ..service(1)
+    };
+    let mut others = pool("others", "198.51.100.1-198.51.100.9");
+    if let Object::ExternalPool(_, pool) = &mut others {
+        pool.spec.namespaces = vec!["others".to_owned()];
+    }
+    let mut planner = planner([node(1), others]);
+    // That of the control plane, that of a node, that of a pool of others, any other, and those of the cluster.
+    for address in [
+        [172, 30, 0, 1],
+        [172, 30, 0, 11],
+        [198, 51, 100, 1],
+        [203, 0, 113, 7],
+        [10, 244, 0, 1],
+        [10, 96, 0, 9],
+    ] {
+        planner.apply(Object::Service(named("a"), wants(address)));
+        compile(&mut planner);
+        assert_eq!(reasons(&planner), ["ExternalAddressRefused"], "{address:?}");
+        assert_eq!(
+            vips(&planner, "service_default_a_tcp").len(),
+            1,
+            "{address:?}: its own address only"
+        );
+    }
+}
+
+#[test]
+fn an_address_inside_the_cluster_belongs_to_one_service_and_lies_in_the_ranges_of_services() {
+    let mut planner = planner([node(1), Object::Service(named("a"), service(1))]);
+    let mut thief = service(2);
+    thief.cluster_ips = service(1).cluster_ips;
+    planner.apply(Object::Service(named("b"), thief));
+    compile(&mut planner);
+    assert_eq!(reasons(&planner), ["AddressInUse"]);
+    assert_eq!(vips(&planner, "service_default_a_tcp").len(), 1);
+    let mut stray = service(2);
+    stray.cluster_ips = vec![IpAddr::from([172, 30, 0, 1])];
+    planner.apply(Object::Service(named("b"), stray));
+    compile(&mut planner);
+    assert_eq!(reasons(&planner), ["OutsideServiceRange"]);
+    let balancers = planner.desired().table::<LoadBalancer>();
+    assert_eq!(balancers.filter(|(_, balancer)| balancer.name.contains("_b_")).count(), 0);
 }
 
 #[test]

@@ -15,7 +15,7 @@ apiVersion: v1
 kind: Service
 metadata: { name: a, namespace: shop, uid: a }
 spec: { type: LoadBalancer, clusterIPs: [10.96.0.2, "fd00:10:96::2"], ipFamilies: [IPv4, IPv6], ports: [{ port: 80 }] }
-status: { loadBalancer: { ingress: [{ ip: "fd01::" }] } }
+status: { loadBalancer: { ingress: [{ ip: "fd01::1" }] } }
 ---
 apiVersion: v1
 kind: Service
@@ -34,7 +34,7 @@ spec: { cidrs: ["192.0.2.2/31", "fd01::/126"] }
 apiVersion: v1
 kind: Service
 metadata: { name: a, namespace: shop, uid: a }
-spec: { type: LoadBalancer, clusterIPs: [10.96.0.2, "fd00:10:96::2"], ipFamilies: [IPv4, IPv6], ports: [{ port: 80 }], externalIPs: [192.0.2.2] }
+spec: { type: LoadBalancer, clusterIPs: [10.96.0.2, "fd00:10:96::2"], ipFamilies: [IPv4, IPv6], ports: [{ port: 80 }], loadBalancerIP: 192.0.2.2 }
 status: { loadBalancer: { ingress: [{ ip: "fd01::1" }] } }
 ---
 apiVersion: v1
@@ -46,7 +46,7 @@ status: { loadBalancer: { ingress: [{ ip: 192.0.2.2 }] } }
 
 #[test]
 fn a_service_keeps_the_address_its_status_shows_though_another_lacks_one() {
-    assert_eq!(given(SHOP), ["shop/a [fd01::]", "shop/b [192.0.2.3]"]);
+    assert_eq!(given(SHOP), ["shop/a [fd01::1]", "shop/b [192.0.2.3]"]);
 }
 
 #[test]

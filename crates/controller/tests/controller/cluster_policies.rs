@@ -30,7 +30,7 @@ fn keyed(replica: &Replica, table: &str, key: &str) -> Option<(Uuid, Row)> {
 }
 
 fn acl(replica: &Replica, name: &str) -> Option<Row> {
-    keyed(replica, "ACL", &format!("cluster-policy/ClusterNetworkPolicy/{name}/ingress/0")).map(|(_, row)| row)
+    keyed(replica, "ACL", &format!("cluster-policy/ClusterNetworkPolicy/{name}/ingress/0/4")).map(|(_, row)| row)
 }
 
 #[tokio::test(flavor = "multi_thread")]

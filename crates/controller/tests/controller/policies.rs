@@ -31,22 +31,20 @@ async fn a_new_pod_is_isolated_by_the_transaction_that_makes_its_port() {
     let mut world = World::two_nodes().await;
     policy(&world, "deny", json!({ "podSelector": {}, "policyTypes": ["Ingress", "Egress"] })).await;
     let controller = world.controller();
-    let denied = |replica: &Replica| keyed(replica, "ACL", "deny/default/*/egress");
-    world.database.until("the denial", denied).await;
+    let subject = |replica: &Replica| keyed(replica, "Port_Group", EVERY_POD);
+    world.database.until("the group", subject).await;
     world.kubernetes.pod("a", "node1").await;
     let born = |replica: &Replica| {
         let (port, _) = replica
             .rows(PORT)
             .find(|(_, row)| row["name"].as_str() == Some(port_name("a").as_str()))?;
-        Some((
-            *port,
-            keyed(replica, "Port_Group", EVERY_POD),
-            keyed(replica, "Port_Group", "isolated/node1"),
-        ))
+        let groups = [EVERY_POD, "isolated/node1", "denied/node1/ingress", "denied/node1/egress"];
+        Some((*port, groups.map(|key| keyed(replica, "Port_Group", key))))
     };
-    let (port, group, isolated) = world.database.until("the port of a", born).await;
-    assert!(holds(&group.unwrap().1, port), "at first it is not isolated");
-    assert!(holds(&isolated.unwrap().1, port), "at first its node cannot reach it");
+    let (port, groups) = world.database.until("the port of a", born).await;
+    for group in groups {
+        assert!(holds(&group.as_ref().unwrap().1, port), "at first it is not in {group:?}");
+    }
 
     // A restart writes nothing, and without the policy nothing is left of it.
     controller.stop().await;
@@ -87,8 +85,8 @@ async fn a_policys_mistake_is_told_and_closes() {
     let _controller = world.controller();
     let message = world.kubernetes.event("wrong", "InvalidPolicy").await;
     assert!(message.contains("spec.ingress[0].from[0].podSelector"), "{message}");
-    let denied = |replica: &Replica| keyed(replica, "ACL", "deny/default/*/ingress");
-    world.database.until("the denial", denied).await;
-    let allowed = |replica: &Replica| Some(keyed(replica, "ACL", "policy/default/wrong/ingress/0"));
+    let subject = |replica: &Replica| keyed(replica, "Port_Group", EVERY_POD);
+    world.database.until("the group", subject).await;
+    let allowed = |replica: &Replica| Some(keyed(replica, "ACL", "policy/default/wrong/ingress/0/4"));
     assert_eq!(world.database.until("nothing", allowed).await, None);
 }

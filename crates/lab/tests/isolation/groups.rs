@@ -38,7 +38,7 @@ fn apps_are_closed_until_a_policy_opens_them() {
          spec: {{ podSelector: {{ matchLabels: {{ run: example5 }} }}, ingress: [{{ from: [{{ namespaceSelector: {{ matchLabels: {{ kubernetes.io/metadata.name: {open} }} }} }}] }}] }}\n"
     );
     world.lab.apply(&policy).unwrap();
-    world.wait_row("ACL", &format!("policy/{second}/open/ingress/0"));
+    world.wait_row("ACL", &format!("policy/{second}/open/ingress/0/4"));
     world.check(
         "a policy opens it",
         &[
@@ -118,7 +118,7 @@ fn security_groups_allow_what_their_rules_say() {
         "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{ name: deny, namespace: {open} }}\nspec: {{ podSelector: {{ matchLabels: {{ run: guarded }} }} }}\n"
     );
     world.lab.apply(&deny).unwrap();
-    world.wait_row("ACL", &format!("deny/{open}/run=guarded/ingress"));
+    world.wait_row("Port_Group", &format!("subject/{open}/run=guarded"));
     world.check_by("a policy forbids", &[("second/client", "open/guarded", tcp, false)]);
     world.kubectl(&["delete", "networkpolicy", "-n", &open, "deny"]);
     // A name that no group has closes, also in a namespace that is isolated.

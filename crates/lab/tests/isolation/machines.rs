@@ -125,7 +125,7 @@ fn machines_are_what_pods_are() {
          spec: {{ podSelector: {{ matchLabels: {{ run: machine }} }}, ingress: [{{ from: [{{ podSelector: {{}} }}], ports: [{{ port: web }}] }}] }}\n"
     );
     world.lab.apply(&web).unwrap();
-    world.wait_row("ACL", &format!("policy/{second}/machine/ingress/0/web/tcp/8080"));
+    world.wait_row("ACL", &format!("policy/{second}/machine/ingress/0/web/tcp/8080/4/tcp"));
     world.check_by(
         "a policy selects it, and its port by name",
         &[

@@ -248,8 +248,8 @@ fn apps_and_security_groups_hold(world: &World) {
         pod_with("other", "guest", "node2", "", "netloom.io/security-groups: guests"),
     ];
     world.lab.apply(&manifest.concat()).unwrap();
-    world.wait_row("ACL", "security-group/shop/web/ingress/0");
-    world.wait_row("ACL", "security-group/other/guests/egress/0");
+    world.wait_row("ACL", "security-group/shop/web/ingress/0/4/tcp");
+    world.wait_row("ACL", "security-group/other/guests/egress/0/4");
     wait_ready(&world.lab);
     world.sync();
     check(

@@ -90,7 +90,7 @@ impl World {
         let number = self.markers.fetch_add(1, Ordering::Relaxed);
         let spec = format!("{{ podSelector: {{ matchLabels: {{ marker: n{number} }} }} }}");
         self.lab.apply(&policy("default", "marker", &spec)).unwrap();
-        self.wait_row("ACL", &format!("deny/default/marker=n{number}/ingress"));
+        self.wait_row("Port_Group", &format!("subject/default/marker=n{number}"));
         self.sync();
     }
 

@@ -20,6 +20,8 @@ const QUESTIONS: usize = 24;
 const ENOUGH: usize = 8;
 /// Served by all nodes, announced by none: the host outside has a route to it through one node.
 const ROUTED: [&str; 4] = ["198.51.100.1", "2001:db8:100::1", "198.51.100.2", "2001:db8:100::2"];
+const ROUTED_POOL: &str = "apiVersion: netloom.io/v1alpha1\nkind: ExternalPool\nmetadata: { name: routed }\n\
+    spec: { cidrs: [198.51.100.0/24, \"2001:db8:100::/120\"], autoAssign: false }\n---\n";
 
 #[test]
 fn every_kind_of_service_answers_as_kubernetes_defines_it() {
@@ -92,7 +94,7 @@ impl<'a> World<'a> {
         );
         let text = |lines: &[String]| lines.iter().map(String::as_str).map(str::to_owned).collect::<Vec<_>>();
         let of = |name: &str, lines: &[String]| service(name, "back", &text(lines).iter().map(String::as_str).collect::<Vec<_>>());
-        lab.apply(&(POOL.to_owned() + &pods + &of("cluster", &cluster) + &of("local", &local)))
+        lab.apply(&(POOL.to_owned() + ROUTED_POOL + &pods + &of("cluster", &cluster) + &of("local", &local)))
             .unwrap();
         wait_ready(lab);
         // Outside, the routed addresses are reached through node1, and through node3 by another route where a test says so.

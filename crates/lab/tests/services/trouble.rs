@@ -15,7 +15,8 @@ fn mistakes_are_answered_and_other_services_go_on() {
         format!("apiVersion: netloom.io/v1alpha1\nkind: ExternalPool\nmetadata: {{ name: {name} }}\nspec: {spec}\n---\n")
     };
     let pools = pool("small", "{ ranges: [172.30.0.200-172.30.0.201] }")
-        + &pool("theirs", "{ cidrs: [172.30.0.208/29], namespaces: [theirs], autoAssign: false }");
+        + &pool("theirs", "{ cidrs: [172.30.0.208/29], namespaces: [theirs], autoAssign: false }")
+        + &pool("routed", "{ ranges: [198.51.100.7-198.51.100.7], autoAssign: false }");
     lab.apply(
         &(pools
             + &backend("back", "node1", "back")
@@ -99,12 +100,15 @@ fn pools_that_cannot_give(lab: &Lab) {
 }
 
 fn the_same_address_twice(lab: &Lab) {
+    // What no pool has nobody gets, not even the address of the control plane.
+    lab.apply(&single("thief", &["externalIPs: [172.30.0.1]"])).unwrap();
+    assert!(event(lab, "thief", "ExternalAddressRefused").contains("172.30.0.1"));
     lab.apply(&single("first-come", &["externalIPs: [198.51.100.7]"])).unwrap();
     backends_are(lab, "first-come", "tcp", 8080, &["back".to_owned()]);
     lab.apply(&single("latecomer", &["externalIPs: [198.51.100.7]"])).unwrap();
-    let said = event(lab, "latecomer", "AddressInUse");
+    let said = event(lab, "latecomer", "ExternalAddressRefused");
     assert!(said.contains("198.51.100.7") && said.contains("first-come"), "{said}");
-    lab.kubectl(&["delete", "service", "first-come", "latecomer"]).unwrap();
+    lab.kubectl(&["delete", "service", "first-come", "latecomer", "thief"]).unwrap();
 }
 
 /// Endpoints somebody wrote by hand.

@@ -106,7 +106,7 @@ async fn a_missing_acl_is_found() {
     let mut ovn = Ovn::start().await;
     let mut compiler = Compiler::default();
     let kinds = [
-        "deny/",
+        "denied/",
         "policy/",
         "cluster-policy/",
         "isolated/",
@@ -126,7 +126,7 @@ async fn a_missing_acl_is_found() {
             let desired = compiler.planner().desired();
             for rule in rules(desired, kind)
                 .into_iter()
-                .filter(|(key, _)| !kind.starts_with("isolated") || key.ends_with("node/ingress"))
+                .filter(|(key, _)| !kind.starts_with("isolated") || key.contains("/node/"))
             {
                 if found {
                     break;

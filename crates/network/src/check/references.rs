@@ -12,7 +12,6 @@ use crate::northbound::{RowId, key_of};
 use crate::rows::{
     Acl, AddressSet, HaChassis, HaChassisGroup, LoadBalancer, LoadBalancerGroup, LoadBalancerHealthCheck, LogicalRouter,
     LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort, Meter, MeterBand, Nat, PortGroup,
-    StaticMacBinding,
 };
 
 /// Those of our tables whose rows the server keeps for their own sake.
@@ -25,7 +24,6 @@ pub const ROOTS: &[&str] = &[
     LogicalSwitch::TABLE,
     Meter::TABLE,
     PortGroup::TABLE,
-    StaticMacBinding::TABLE,
 ];
 
 /// Columns that keep the rows of another of our tables alive: holder, column, held. Members of a port group are not kept alive by it.

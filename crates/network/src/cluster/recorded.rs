@@ -54,6 +54,12 @@ impl<'a> View<'a> {
             .filter(|assignment| assignment.uid == uid)
     }
 
+    /// The network a port is on.
+    pub(crate) fn network_of(&self, port: &PortName) -> Option<&'a str> {
+        let attachment = self.get(&self.cluster.records.assignments, port)?.attachment.as_ref();
+        attachment.map(|on| on.network.as_str())
+    }
+
     /// A network as the pods on it have it.
     pub(crate) fn network(&self, name: &str) -> Option<&'a NetworkRecord> {
         self.get(&self.cluster.records.networks, name)

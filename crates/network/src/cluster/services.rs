@@ -10,7 +10,7 @@ use crate::external::{self, Pool};
 use crate::facts::{self, Changes, Table};
 use crate::service::{EndpointSlice, ExternalPool, Protocol, Service, ServiceKind, ServiceName, SliceName};
 
-/// A service that asks for an external address and port by its spec or status. The oldest comes first.
+/// A service that another controller gave an external address and port. The oldest comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
     /// When the service was created.
@@ -26,19 +26,16 @@ pub struct Claim {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     slices: Table<facts::SlicesOf>,
+    cluster_ips: Table<facts::ClusterIps>,
     claims: Table<facts::Claims>,
     pools: Table<facts::ReadPools>,
 }
 
 impl Service {
-    /// External addresses its spec or status asks for; those from pools are recorded, not asked for. A headless service has none.
-    pub fn claimed(&self) -> BTreeSet<IpAddr> {
-        if self.cluster_ips.is_empty() {
-            return BTreeSet::new();
-        }
-        let foreign = self.kind == ServiceKind::LoadBalancer && !self.is_ours();
-        let status = self.status_addresses.iter().filter(|_| foreign);
-        self.external_ips.iter().chain(status).copied().collect()
+    /// External addresses that another controller gave it, by its status. A headless service has none.
+    pub fn given_by_others(&self) -> BTreeSet<IpAddr> {
+        let foreign = self.kind == ServiceKind::LoadBalancer && !self.is_ours() && !self.cluster_ips.is_empty();
+        self.status_addresses.iter().filter(|_| foreign).copied().collect()
     }
 
     fn claims(&self, name: &ServiceName) -> BTreeMap<Claim, BTreeSet<IpAddr>> {
@@ -48,7 +45,7 @@ impl Service {
             protocol: port.protocol,
             port: port.port,
         };
-        self.ports.iter().map(|port| (claim(port), self.claimed())).collect()
+        self.ports.iter().map(|port| (claim(port), self.given_by_others())).collect()
     }
 }
 
@@ -62,6 +59,17 @@ impl Cluster {
             let addresses = |claims: &BTreeMap<Claim, BTreeSet<IpAddr>>| claims.get(claim).unwrap_or(&none).clone();
             let index = &mut self.of_services.claims;
             index.move_element(claim, &addresses(&before), &addresses(&after), changes);
+        }
+        let created = |service: &Service| (service.created.clone(), name.clone());
+        let addresses = |service: &Service| service.cluster_ips.iter().copied().collect::<BTreeSet<IpAddr>>();
+        let (was, is) = (old.map(created), new.map(created));
+        let (left, joined) = (old.map(addresses).unwrap_or_default(), new.map(addresses).unwrap_or_default());
+        let index = &mut self.of_services.cluster_ips;
+        if was == is {
+            is.iter().for_each(|it| index.move_element(it, &left, &joined, changes));
+        } else {
+            was.iter().for_each(|it| index.move_element(it, &left, &none, changes));
+            is.iter().for_each(|it| index.move_element(it, &none, &joined, changes));
         }
         self.of_apps.set_service(name, old, new, changes);
         self.services.set(name, service, changes);
@@ -96,21 +104,21 @@ impl<'a> View<'a> {
         self.get(&self.cluster.services, name)
     }
 
+    /// Of the services with this address inside the cluster, the oldest.
+    pub(crate) fn first_with_cluster_ip(&self, address: IpAddr) -> Option<&'a ServiceName> {
+        let services = self.get(&self.cluster.of_services.cluster_ips, &address)?;
+        services.first().map(|(_, name)| name)
+    }
+
     /// Slices of a service.
     pub(crate) fn slices_of(&self, service: &ServiceName) -> Vec<&'a EndpointSlice> {
         let names = self.get(&self.cluster.of_services.slices, service).into_iter().flatten();
         names.filter_map(|name| self.get(&self.cluster.slices, name)).collect()
     }
 
-    /// Services that ask for an external address by spec or status, the oldest first.
+    /// Services that another controller gave an external address, the oldest first.
     pub(crate) fn claims(&self, address: IpAddr) -> impl Iterator<Item = &'a Claim> + use<'a> {
         self.get(&self.cluster.of_services.claims, &address).into_iter().flatten()
-    }
-
-    /// All claims, while an address that is free is looked for.
-    pub(crate) fn all_claims(&self) -> &'a Table<facts::Claims> {
-        drop(self.all(&self.cluster.of_services.claims));
-        &self.cluster.of_services.claims
     }
 
     /// Whether there is any pool, in whatever state.

@@ -1,5 +1,6 @@
 //! A service's external addresses: those it asks for, the recorded ones, those its status shows, or the first free ones of its pools. It
-//! keeps a valid one, and gives back what it may no longer have.
+//! keeps a valid one, and gives back what it may no longer have. Whoever has one has all its ports: an address that nobody gave it, or that no
+//! pool allows its namespace, is none of a service's business, whatever its `spec.externalIPs` say.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -37,27 +38,36 @@ pub(super) fn rank(view: &View<'_>, name: &ServiceName) -> Rank {
     };
     Rank::External {
         unknown: service.status_addresses.is_empty() || view.external(name, &service.uid).is_some(),
-        undemanding: asked(view, service).is_ok_and(|asked| asked.is_empty()),
+        undemanding: service.external_ips.is_empty() && asked(service).is_ok_and(|asked| asked.is_empty()),
         created: service.created.clone(),
     }
 }
 
 /// Whether a service may have external addresses of ours at all.
 fn may_have(view: &View<'_>, name: &ServiceName, service: &Service) -> bool {
-    service.is_ours() && !service.cluster_ips.is_empty() && !view.is_closed(name)
+    let wants = service.is_ours() || !service.external_ips.is_empty();
+    wants && !service.cluster_ips.is_empty() && !view.is_closed(name)
 }
 
-/// What a service asks for: by annotation, `spec.loadBalancerIP`, or those of `spec.externalIPs` that lie in a pool.
-fn asked(view: &View<'_>, service: &Service) -> Result<BTreeSet<IpAddr>, String> {
+/// What a load balancer asks for: by annotation or `spec.loadBalancerIP`.
+fn asked(service: &Service) -> Result<BTreeSet<IpAddr>, String> {
     let mut asked: BTreeSet<IpAddr> = annotations::external_addresses(&service.annotations)?.into_iter().collect();
     if let Some(text) = service.requested.as_deref().filter(|text| !text.is_empty()) {
         let wrong = |_| format!("spec.loadBalancerIP: \"{text}\" is not an IP address");
         asked.insert(text.parse().map_err(wrong)?);
     }
-    let in_pool = |ip: &&IpAddr| view.usable_pools().any(|(_, pool)| pool.contains(**ip));
-    asked.extend(service.external_ips.iter().filter(in_pool));
     Ok(asked)
 }
+
+/// Of the recorded addresses of a service those of the load balancer, which its status shows; the others are its `spec.externalIPs`.
+pub(crate) fn of_load_balancer(service: &Service, recorded: &[IpAddr]) -> Vec<IpAddr> {
+    let asked = asked(service).unwrap_or_default();
+    let of_it = |ip: &&IpAddr| service.is_ours() && (!service.external_ips.contains(ip) || asked.contains(ip));
+    recorded.iter().filter(of_it).copied().collect()
+}
+
+/// Why an address is not given: a reason and a sentence.
+type Refusal = (&'static str, String);
 
 /// A service, and what it wants.
 struct Request<'v> {
@@ -68,30 +78,44 @@ struct Request<'v> {
 }
 
 impl Request<'_> {
-    /// At most one address of each family, IPv4 first, and what the user has to change to get all that is wanted.
+    /// What the service may have, and what the user has to change to get all that is wanted.
     fn addresses(&self) -> (Vec<IpAddr>, Vec<Problem>) {
         let Self { view, name, service, .. } = self;
-        let (mut addresses, mut refusals) = (Vec::new(), Vec::new());
         if !may_have(view, name, service) {
-            return (addresses, refusals);
+            return (Vec::new(), Vec::new());
         }
-        let problem = |reason, why: String| Problem::new(view.service_ref(name), reason, why);
-        let asked = match asked(view, service) {
-            Ok(asked) => asked,
-            Err(why) => return (addresses, vec![problem("ExternalAddressRefused", why)]),
-        };
         let shown = self.shown();
         if !shown.is_empty() {
-            return (shown, refusals);
+            return (shown, Vec::new());
         }
-        for stray in asked.iter().filter(|ip| !service.families.contains(&Family::of(**ip))) {
-            let why = format!("{stray} is of a family the service does not have; add it to spec.ipFamilies or ask for another");
-            refusals.push(problem("ExternalAddressRefused", why));
+        let (mut addresses, mut refusals) = if service.is_ours() {
+            self.of_load_balancer()
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        for listed in &service.external_ips {
+            match self.of_its_families(*listed).and_then(|()| self.check(*listed)) {
+                Ok(()) if addresses.contains(listed) => {}
+                Ok(()) => addresses.push(*listed),
+                Err(why) => refusals.push(("ExternalAddressRefused", why)),
+            }
         }
-        for family in service.families.iter().copied().collect::<BTreeSet<Family>>() {
+        let problem = |(reason, why)| Problem::new(view.service_ref(name), reason, why);
+        (addresses, refusals.into_iter().map(problem).collect())
+    }
+
+    /// At most one address of each family, IPv4 first, and why it is not one of each.
+    fn of_load_balancer(&self) -> (Vec<IpAddr>, Vec<Refusal>) {
+        let asked = match asked(self.service) {
+            Ok(asked) => asked,
+            Err(why) => return (Vec::new(), vec![("ExternalAddressRefused", why)]),
+        };
+        let strays = asked.iter().filter_map(|ip| self.of_its_families(*ip).err());
+        let (mut addresses, mut refusals) = (Vec::new(), strays.map(|why| ("ExternalAddressRefused", why)).collect::<Vec<_>>());
+        for family in self.service.families.iter().copied().collect::<BTreeSet<Family>>() {
             match self.of_family(family, &asked) {
                 Ok(address) => addresses.push(address),
-                Err((reason, why)) => refusals.push(problem(reason, why)),
+                Err(refusal) => refusals.push(refusal),
             }
         }
         (addresses, refusals)
@@ -100,18 +124,20 @@ impl Request<'_> {
     /// Where the records were lost, everybody first has again what its status shows, and only then is anything given that is new.
     fn shown(&self) -> Vec<IpAddr> {
         let Self { view, name, service, .. } = self;
-        if view.external(name, &service.uid).is_some() {
+        if view.external(name, &service.uid).is_some() || !service.is_ours() || asked(service).is_err() {
             return Vec::new();
         }
         let families: BTreeSet<Family> = service.families.iter().copied().collect();
         let of = |family: &Family| {
             let shown = service.status_addresses.iter().filter(|ip| Family::of(**ip) == *family);
-            shown.copied().find(|ip| self.check(*ip).is_ok())
+            shown
+                .copied()
+                .find(|ip| !service.external_ips.contains(ip) && self.check(*ip).is_ok())
         };
         families.iter().filter_map(of).collect()
     }
 
-    fn of_family(&self, family: Family, asked: &BTreeSet<IpAddr>) -> Result<IpAddr, (&'static str, String)> {
+    fn of_family(&self, family: Family, asked: &BTreeSet<IpAddr>) -> Result<IpAddr, Refusal> {
         let of_family = |ip: &&IpAddr| Family::of(**ip) == family;
         let mut wanted = asked.iter().filter(of_family);
         if let Some(address) = wanted.next() {
@@ -123,11 +149,21 @@ impl Request<'_> {
             return checked.map_err(|why| ("ExternalAddressRefused", why));
         }
         let recorded = self.view.external_addresses(self.name, &self.service.uid).iter();
-        let known = recorded.filter(of_family).find(|ip| self.check(**ip).is_ok());
+        let mut known = recorded.filter(of_family).filter(|ip| !self.service.external_ips.contains(ip));
+        let known = known.find(|ip| self.check(**ip).is_ok());
         known
             .copied()
             .or_else(|| self.first_free(family))
             .ok_or_else(|| ("NoExternalAddress", self.why_none(family)))
+    }
+
+    fn of_its_families(&self, address: IpAddr) -> Result<(), String> {
+        if self.service.families.contains(&Family::of(address)) {
+            return Ok(());
+        }
+        Err(format!(
+            "{address} is of a family the service does not have; add it to spec.ipFamilies or ask for another"
+        ))
     }
 
     /// Whether the service may have an address; if not, why.
@@ -168,11 +204,8 @@ impl Request<'_> {
             .filter(|range| range.family() == family)
             .peekable();
         ranges.peek()?;
-        let (claims, nodes, holders) = (self.view.all_claims(), self.view.node_addresses(), self.view.all_holders());
-        let reserved = |address: IpAddr| {
-            let claimed = claims.get(&address).into_iter().flatten().any(|claim| claim.service != *self.name);
-            claimed || nodes.contains_key(&address)
-        };
+        let (nodes, holders) = (self.view.node_addresses(), self.view.all_holders());
+        let reserved = |address: IpAddr| nodes.contains_key(&address) || self.service.external_ips.contains(&address);
         ranges.find_map(|range| {
             let allocator = Allocator {
                 space: Space::External,

@@ -26,7 +26,7 @@ impl Range {
         }
     }
 
-    /// The addresses of a CIDR that a host can have: not the network's own and not its broadcast address, where there are such.
+    /// The addresses of a CIDR that a host can have: not the network's own first one and not its broadcast address, where there are such.
     pub fn of_cidr(text: &str) -> Result<Self, String> {
         let network: IpNet = text
             .trim()
@@ -36,14 +36,13 @@ impl Range {
             return Err(format!("spec.cidrs: {network} has host bits set; write {}", network.trunc()));
         }
         let whole = Self::of(network);
+        let hosts = network.max_prefix_len() - network.prefix_len();
         let (Some(first), Some(last)) = (step(whole.first, 1), step(whole.last, -1)) else {
             return Ok(whole);
         };
-        Ok(if network.addr().is_ipv4() && network.prefix_len() < 31 {
-            Self { first, last }
-        } else {
-            whole
-        })
+        // IPv6 has no broadcast address, and its first one is that of every router on the link.
+        let last = if network.addr().is_ipv4() { last } else { whole.last };
+        Ok(if hosts > 1 { Self { first, last } } else { whole })
     }
 
     /// Its family.
@@ -122,7 +121,7 @@ mod tests {
         assert_eq!(shown("192.0.2.0/31"), "192.0.2.0-192.0.2.1");
         assert_eq!(shown(" 192.0.2.7/32 "), "192.0.2.7-192.0.2.7");
         assert_eq!(shown("0.0.0.0/0"), "0.0.0.1-255.255.255.254");
-        assert_eq!(shown("fd01::/126"), "fd01::-fd01::3");
+        assert_eq!(shown("fd01::/126"), "fd01::1-fd01::3");
         assert!(shown("192.0.2.1/28").contains("write 192.0.2.0/28"));
         assert!(shown("192.0.2.0/33").contains("is not a CIDR"));
     }

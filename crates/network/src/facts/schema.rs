@@ -84,7 +84,9 @@ tables! {
     NodeSets: Ordered<NodeName, BTreeSet<Selector>>;
     /// Slices by service.
     SlicesOf: Ordered<ServiceName, BTreeSet<SliceName>>;
-    /// Services that ask for an external address by spec or status, the oldest first.
+    /// Services by their addresses inside the cluster, with when they were created: the oldest first.
+    ClusterIps: Ordered<IpAddr, BTreeSet<(String, ServiceName)>>;
+    /// Services that another controller gave an external address, the oldest first.
     Claims: Ordered<IpAddr, BTreeSet<Claim>>;
     /// Pools as read; the error says why one cannot be used.
     ReadPools: Ordered<String, Result<Pool, String>>;

@@ -19,7 +19,7 @@ use crate::rows::{
 };
 use crate::settings::is_ipv4;
 use crate::status::Shows;
-use crate::unit::network::{ALONE, join_switch, know_hub, router as cluster_router};
+use crate::unit::network::{join_switch, router as cluster_router};
 use crate::unit::policy::network as isolation;
 use crate::unit::{Fragment, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP, commas};
 
@@ -54,7 +54,6 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
     external_ids.insert(SPEC.to_owned(), record.spec.to_string());
     let row = LogicalRouter {
         name: format!("router_{name}"),
-        options: [(ALONE.0.to_owned(), ALONE.1.to_owned())].into(),
         external_ids,
         ..Default::default()
     };
@@ -64,7 +63,6 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
     let joined = settings.network_join_addresses(record.slot);
     let port = format!("network_{name}_to_{JOIN_SWITCH}");
     compile_port(name, &port, &joined, &join_switch(), &owner, fragment);
-    know_hub(settings, &port, fragment);
     for hub in settings.join_addresses(0) {
         let prefix = if is_ipv4(&hub) { "0.0.0.0/0" } else { "::/0" };
         let key = format!("route/network/{name}/{prefix}");

@@ -14,7 +14,7 @@ use crate::rows::{
     Nat, PortGroup,
 };
 use crate::settings::is_ipv4;
-use crate::unit::network::{ALONE, edge, join_switch, know_hub, router as cluster_router};
+use crate::unit::network::{edge, join_switch, router as cluster_router};
 use crate::unit::{EXTERNAL_NETWORK, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, commas};
 use netloom_contract::Gateway;
 
@@ -49,7 +49,6 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
             ("chassis".to_owned(), name.to_owned()),
             ("always_learn_from_arp_request".to_owned(), "false".to_owned()),
             ("lb_force_snat_ip".to_owned(), "router_ip".to_owned()), // replies of backends on other nodes come back here
-            (ALONE.0.to_owned(), ALONE.1.to_owned()),
         ]
         .into(),
         external_ids: ids(&router, &owner),
@@ -67,7 +66,6 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
         networks: &joined,
     };
     inside.compile(&router, &owner, fragment);
-    know_hub(settings, &inside.name(), fragment);
 
     let external = Key::new(format!("switch/external/{name}"));
     let row = LogicalSwitch {
@@ -140,10 +138,6 @@ struct RouterPort<'a> {
 }
 
 impl RouterPort<'_> {
-    fn name(&self) -> String {
-        format!("gateway_{}_to_{}", self.node, self.side)
-    }
-
     fn compile(&self, router: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
         let Self {
             node,
@@ -153,7 +147,7 @@ impl RouterPort<'_> {
             networks,
         } = self;
         let key = Key::new(format!("router-port/gateway/{node}/{side}"));
-        let name = self.name();
+        let name = format!("gateway_{node}_to_{side}");
         let row = LogicalRouterPort {
             name: name.clone(),
             mac: mac.to_string(),

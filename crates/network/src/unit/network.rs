@@ -7,10 +7,9 @@ use crate::cluster::{Feature, View};
 use crate::decide::Decision;
 use crate::ipam::Mac;
 use crate::key::Key;
-use crate::northbound::{group_key, ids, neighbour_key, put};
+use crate::northbound::{group_key, ids, put};
 use crate::problem::ObjectRef;
-use crate::rows::{LoadBalancerGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort, PortGroup, StaticMacBinding};
-use crate::settings::Settings;
+use crate::rows::{LoadBalancerGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort, PortGroup};
 use crate::status::Shows;
 use crate::unit::{ANNOUNCE_SWITCH, CLUSTER_ROUTER, EDGE, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP};
 use netloom_contract::external_id::SETTINGS;
@@ -85,26 +84,6 @@ pub(super) fn compile(view: &View<'_>, fragment: &mut Fragment) {
 /// Of a switch with a router for each node or service: who asks for an address that no router has is not heard by all of them.
 fn quiet() -> BTreeMap<String, String> {
     [("broadcast-arps-to-all-routers".to_owned(), "false".to_owned())].into()
-}
-
-/// Of one of many routers on a switch: it resolves no other, which would cost each of them a flow for each other.
-pub(super) const ALONE: (&str, &str) = ("dynamic_neigh_routers", "true");
-
-/// Lets a router that is [`ALONE`] know the cluster router, by its port on the join switch.
-pub(super) fn know_hub(settings: &Settings, port: &str, fragment: &mut Fragment) {
-    let hub = settings.join_addresses(0);
-    let Some(mac) = hub.first().map(|first| Mac::of(first.addr())) else {
-        return;
-    };
-    for address in hub.iter().map(|hub| hub.addr().to_string()) {
-        let row = StaticMacBinding {
-            logical_port: port.to_owned(),
-            ip: address.clone(),
-            mac: mac.to_string(),
-            override_dynamic_mac: true,
-        };
-        put(fragment, &neighbour_key(port, &address), row);
-    }
 }
 
 /// What services and nodes meet in, there whether or not there is any service.

@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use crate::annotations;
 use crate::cluster::View;
 use crate::decide::Decision;
+use crate::decide::external::of_load_balancer;
 use crate::isolation::ISOLATION;
 use crate::problem::Problem;
 use crate::service::{Service, ServiceKind, ServiceName};
@@ -47,9 +48,9 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, fragment: &mut Fragme
     fragment
         .problems
         .extend(view.refusals(&Decision::External(name.clone())).iter().cloned());
-    fragment.problems.extend(outside_range(view, settings, name, service));
-    let (ports, strays) = gather(view, settings, name, &service.ports);
-    fragment.problems.extend(without_pod(view, name, &strays));
+    let (ports, left_out) = gather(view, settings, name, &service.ports);
+    fragment.problems.extend(without_pod(view, name, &left_out.without_pod));
+    fragment.problems.extend(isolated(view, name, &left_out.isolated));
     announcer::compile(view, name, service, &ports, fragment);
     if settings.services.mode == ServiceMode::KubeProxy {
         return;
@@ -71,7 +72,9 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, fragment: &mut Fragme
 /// The addresses a service's status should show instead of those it shows.
 fn to_show(view: &View<'_>, name: &ServiceName, service: &Service) -> Option<Shows> {
     let given = view.external(name, &service.uid);
-    let addresses = given.map(|external| external.addresses.clone()).unwrap_or_default();
+    let addresses = given
+        .map(|external| of_load_balancer(service, &external.addresses))
+        .unwrap_or_default();
     if service.status_addresses == addresses {
         return None;
     }
@@ -100,7 +103,7 @@ fn read_annotations(view: &View<'_>, name: &ServiceName, service: &Service, frag
 
 /// What a service asks for and is not given, because its namespace is closed to the outside.
 fn unpublished(view: &View<'_>, settings: &Settings, name: &ServiceName, service: &Service) -> Option<Problem> {
-    if service.kind == ServiceKind::ClusterIp && service.claimed().is_empty() {
+    if service.kind == ServiceKind::ClusterIp && service.external_ips.is_empty() {
         return None;
     }
     let what = match settings.services.mode {
@@ -114,27 +117,28 @@ fn unpublished(view: &View<'_>, settings: &Settings, name: &ServiceName, service
     Some(Problem::new(view.service_ref(name), "ServiceIsolated", why))
 }
 
-fn outside_range(view: &View<'_>, settings: &Settings, name: &ServiceName, service: &Service) -> Vec<Problem> {
-    let outside = service.cluster_ips.iter().filter(|ip| settings.service_range_of(**ip).is_none());
-    outside
-        .map(|ip| {
-            let why = format!("its address {ip} is in no range of services, so nodes cannot reach it; add the range to ClusterNetwork/default spec.services.cidrs");
-            Problem::new(view.service_ref(name), "OutsideServiceRange", why)
-        })
-        .collect()
-}
-
-fn without_pod(view: &View<'_>, name: &ServiceName, strays: &BTreeSet<IpAddr>) -> Option<Problem> {
-    if strays.is_empty() {
-        return None;
-    }
-    let mut named: Vec<String> = strays.iter().take(NAMED).map(ToString::to_string).collect();
-    if strays.len() > NAMED {
-        named.push(format!("and {} more", strays.len() - NAMED));
-    }
+fn without_pod(view: &View<'_>, name: &ServiceName, addresses: &BTreeSet<IpAddr>) -> Option<Problem> {
     let why = format!(
         "no pod has these endpoint addresses, which lie in the pods' range: {}; they are left out until a pod has them",
-        named.join(", ")
+        listed(addresses)?
     );
     Some(Problem::new(view.service_ref(name), "EndpointWithoutPod", why))
+}
+
+/// Endpoints that somebody wrote by hand: a service leads to pods that are isolated, and who made it is not asked by them.
+fn isolated(view: &View<'_>, name: &ServiceName, addresses: &BTreeSet<IpAddr>) -> Option<Problem> {
+    let why = format!(
+        "these endpoint addresses are those of isolated pods of other namespaces: {}; they are left out. A service of the pods' own namespace leads to them",
+        listed(addresses)?
+    );
+    Some(Problem::new(view.service_ref(name), "EndpointIsolated", why))
+}
+
+/// The first of some addresses, and how many more there are.
+fn listed(addresses: &BTreeSet<IpAddr>) -> Option<String> {
+    let mut named: Vec<String> = addresses.iter().take(NAMED).map(ToString::to_string).collect();
+    if addresses.len() > NAMED {
+        named.push(format!("and {} more", addresses.len() - NAMED));
+    }
+    (!named.is_empty()).then(|| named.join(", "))
 }

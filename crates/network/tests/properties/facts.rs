@@ -6,13 +6,13 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use netloom_contract::external_id;
-use netloom_network::annotations::{ADDRESSES, SUBNETS};
+use netloom_network::annotations::{ADDRESSES, EXTERNAL_ADDRESSES, SUBNETS};
 use netloom_network::custom_network::Read;
 use netloom_network::ipam::PortName;
 use netloom_network::policy::{Role, Selection, Selector};
 use netloom_network::rows::{LogicalRouter, LogicalSwitch, LogicalSwitchPort, PortGroup};
 use netloom_network::settings::Settings;
-use netloom_network::{Key, Namespace, Namespaced, Northbound, Object, Planner, Pod, PodName, RowId, ServiceName, custom_network};
+use netloom_network::{Key, Namespace, Namespaced, Northbound, Object, Planner, Pod, PodName, RowId, Service, ServiceName, custom_network};
 use serde_json::Value;
 
 use crate::membership::groups_of;
@@ -50,6 +50,11 @@ pub struct Port {
     pub mac: String,
     pub addresses: Vec<IpAddr>,
     pub network: Option<String>,
+}
+
+/// Whether a service may have external addresses of pools.
+fn wants_external(service: &Service) -> bool {
+    service.is_ours() || !service.external_ips.is_empty()
 }
 
 impl<'a> Facts<'a> {
@@ -164,7 +169,7 @@ impl<'a> Facts<'a> {
             port.addresses.iter().for_each(|ip| give(ip, name.to_string(), &mut complaints));
         }
         for (name, (uid, addresses)) in &self.externals {
-            let is_it = |object: &&Object| matches!(object, Object::Service(known, service) if known == name && service.is_ours() && service.uid == *uid);
+            let is_it = |object: &&Object| matches!(object, Object::Service(known, service) if known == name && wants_external(service) && service.uid == *uid);
             if !self.world.all().any(|object| is_it(&object)) {
                 complaints.push(format!("{name} is gone and keeps {addresses:?}"));
             }
@@ -178,7 +183,11 @@ impl<'a> Facts<'a> {
         let shown = |mut object: Object| {
             match &mut object {
                 Object::Service(name, service) if service.is_ours() => {
-                    service.status_addresses = self.externals.get(name).map(|(_, addresses)| addresses.clone()).unwrap_or_default();
+                    let given = self.externals.get(name).map(|(_, addresses)| addresses.clone()).unwrap_or_default();
+                    let asked = [service.requested.clone(), service.annotations.get(EXTERNAL_ADDRESSES).cloned()];
+                    let asks = |ip: &IpAddr| asked.iter().flatten().any(|text| text.contains(&ip.to_string()));
+                    let listed = |ip: &IpAddr| service.external_ips.contains(ip) && !asks(ip);
+                    service.status_addresses = given.into_iter().filter(|ip| !listed(ip)).collect();
                 }
                 Object::Node(name, node) => {
                     node.annotations.remove(SUBNETS);

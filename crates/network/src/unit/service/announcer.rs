@@ -16,7 +16,7 @@ use crate::northbound::{ids, put};
 use crate::problem::ObjectRef;
 use crate::rows::{HaChassis, HaChassisGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort};
 use crate::service::{Family, Service, ServiceName};
-use crate::unit::network::{ALONE, announce_switch};
+use crate::unit::network::announce_switch;
 use crate::unit::service::backends::{Endpoints, ServedPort};
 use crate::unit::{Fragment, commas};
 
@@ -44,7 +44,8 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, po
     }
     let row = LogicalRouter {
         name: format!("announcer_{both}"),
-        options: [(ALONE.0.to_owned(), ALONE.1.to_owned())].into(),
+        // It resolves no other router on the switch, which would cost each of them a flow for each other.
+        options: [("dynamic_neigh_routers".to_owned(), "true".to_owned())].into(),
         external_ids,
         ..Default::default()
     };

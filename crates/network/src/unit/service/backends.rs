@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use crate::cluster::View;
-use crate::ipam::Space;
+use crate::cluster::{Feature, View};
+use crate::ipam::{Holder, Space};
+use crate::isolation::Isolation;
 use crate::service::{Endpoint, Family, ServiceName, ServicePort};
 use crate::settings::Settings;
 
@@ -112,16 +113,37 @@ impl<'a> ServedPort<'a> {
     }
 }
 
-/// The ports of a service with their endpoints, and the addresses of endpoints that no pod has.
+/// Addresses of endpoints that no client is given.
+#[derive(Default)]
+pub(crate) struct LeftOut {
+    /// No pod has them.
+    pub(crate) without_pod: BTreeSet<IpAddr>,
+    /// They are those of isolated pods of other namespaces, which services reach.
+    pub(crate) isolated: BTreeSet<IpAddr>,
+}
+
+/// The ports of a service with their endpoints, and which of these are left out.
 pub(crate) fn gather<'a>(
     view: &'a View<'a>,
     settings: &Settings,
     name: &ServiceName,
     ports: &'a [ServicePort],
-) -> (Vec<ServedPort<'a>>, BTreeSet<IpAddr>) {
-    let mut strays = BTreeSet::new();
-    let nobody = |endpoint: &Endpoint| {
-        !endpoint.pod && settings.is_pod_address(endpoint.address) && view.holder(Space::Cluster, endpoint.address).is_none()
+) -> (Vec<ServedPort<'a>>, LeftOut) {
+    let mut left_out = LeftOut::default();
+    let isolates = view.uses(Feature::Isolates);
+    let mut is_left_out = |endpoint: &Endpoint| {
+        // That an endpoint is a pod's is believed where nobody is isolated; the pod may not have its address yet.
+        if !settings.is_pod_address(endpoint.address) || (endpoint.pod && !isolates) {
+            return false;
+        }
+        let found = match view.holder(Space::Cluster, endpoint.address) {
+            None if endpoint.pod => return false,
+            None => &mut left_out.without_pod,
+            Some(holder) if is_isolated(view, name, holder) => &mut left_out.isolated,
+            Some(_) => return false,
+        };
+        found.insert(endpoint.address);
+        true
     };
     let ports = ports
         .iter()
@@ -130,9 +152,10 @@ pub(crate) fn gather<'a>(
             for slice in view.slices_of(name) {
                 let matching = slice.ports.iter().filter(|p| p.name == port.name && p.protocol == port.protocol);
                 for (number, endpoint) in matching.flat_map(|p| slice.endpoints.iter().map(|endpoint| (p.port, endpoint))) {
-                    if nobody(endpoint) {
-                        strays.insert(endpoint.address);
-                    } else if endpoint.ready || (endpoint.serving && endpoint.terminating) {
+                    if is_left_out(endpoint) {
+                        continue;
+                    }
+                    if endpoint.ready || (endpoint.serving && endpoint.terminating) {
                         // An endpoint that moves between slices is in both for a while; it is ready if one says so.
                         let known = found.entry(SocketAddr::new(endpoint.address, number)).or_insert(endpoint);
                         if !known.ready {
@@ -150,7 +173,15 @@ pub(crate) fn gather<'a>(
             }
         })
         .collect();
-    (ports, strays)
+    (ports, left_out)
+}
+
+/// Whether an address is that of an isolated pod of another namespace than the service's.
+fn is_isolated(view: &View<'_>, service: &ServiceName, holder: &Holder) -> bool {
+    let Holder::Port(port) = holder else { return false };
+    let namespace = &port.owner.namespace;
+    let on_network = || view.network_of(port).is_some_and(|network| view.is_isolated_network(network));
+    *namespace != service.namespace && (view.isolation(namespace) > Isolation::None || on_network())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::cluster::{Host, View};
+use crate::decide::external::of_load_balancer;
 use crate::ipam::SERVICE_HOST;
 use crate::key::Key;
 use crate::northbound::{ids, put};
@@ -29,9 +30,9 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, fr
         return;
     }
     let addresses = if service.is_ours() {
-        view.external_addresses(name, &service.uid)
+        of_load_balancer(service, view.external_addresses(name, &service.uid))
     } else {
-        &service.status_addresses
+        service.status_addresses.clone()
     };
     let owner = view.service_ref(name);
     let ranges = read(&service.source_ranges).unwrap_or_else(|why| {
