@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use netloom_network::cluster::ClusterNetwork;
 use netloom_network::service::{Endpoint, EndpointSlice, Family, Service, ServicePort, SlicePort};
 use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec};
-use netloom_network::{Node, Northbound, Object, Planner, Pod, PodName, Scope, diff, plan};
+use netloom_network::{Namespace, Node, Northbound, Object, Planner, Pod, PodName, Scope, diff, plan};
 
 use crate::report::{Report, ratio, time};
 
 const SIZES: [usize; 3] = [1_000, 10_000, 50_000];
+const NAMESPACES: usize = 50;
 const PODS_PER_NODE: usize = 100;
 const CHANGES: usize = 500;
 
@@ -151,6 +152,10 @@ fn cluster(pods: usize) -> Planner {
         ..ClusterNetworkSpec::default()
     };
     planner.apply(Object::ClusterNetwork(ClusterNetwork { uid: String::new(), spec }));
+    for namespace in (0..NAMESPACES).map(|number| name(number).namespace) {
+        let object = Namespace::new(&namespace, String::new(), [].into());
+        planner.apply(Object::Namespace(namespace, object));
+    }
     for number in 0..nodes {
         let ip = IpAddr::from([172, 16, (number / 250) as u8, (number % 250) as u8]);
         let report = format!(r#"{{"mac":"02:00:00:00:00:01","addresses":["{ip}/12"]}}"#);
@@ -173,7 +178,7 @@ fn cluster(pods: usize) -> Planner {
 
 fn name(number: usize) -> PodName {
     PodName {
-        namespace: format!("namespace-{}", number % 50),
+        namespace: format!("namespace-{}", number % NAMESPACES),
         name: format!("some-deployment-5d4f8c7b9d-{number:06}"),
     }
 }

@@ -110,6 +110,7 @@ fn isolating_services_hides_them_and_what_they_lead_to() {
 fn a_label_moves_one_pod_and_that_of_a_service_its_pods() {
     let base = [
         node(),
+        namespace("shop", "none"),
         pod("shop", "web", &json!({ "run": "web" })),
         service("shop", "web", "10.96.0.20", &json!({})),
     ];
@@ -134,7 +135,7 @@ fn a_label_moves_one_pod_and_that_of_a_service_its_pods() {
 #[test]
 fn a_pod_that_names_a_group_is_closed_before_the_group_exists_and_after() {
     let named = |groups: &str| pod("shop", "web", &json!({ "netloom.io/security-group": groups }));
-    let mut planner = planner([node(), named("web")]);
+    let mut planner = planner([node(), namespace("shop", "none"), named("web")]);
     assert_eq!(ports(&planner, "security-groups"), 1);
     let problems = |planner: &Planner| planner.problems().iter().map(|problem| problem.reason).collect::<Vec<_>>();
     assert_eq!(problems(&planner), ["UnknownSecurityGroup"]);

@@ -58,7 +58,7 @@ fn a_service_keeps_the_address_its_status_shows_though_another_asks_for_it() {
 fn given(manifests: &str) -> Vec<String> {
     let manifests: Vec<serde_json::Value> = serde_saphyr::from_multiple(manifests).unwrap();
     let mut planner = Planner::default();
-    for object in manifests.iter().flat_map(|value| manifest::read(value).unwrap()) {
+    for object in manifest::cluster(&manifests).unwrap() {
         planner.apply(object);
     }
     planner.compile();

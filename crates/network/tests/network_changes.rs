@@ -85,7 +85,7 @@ fn a_pod_waits_for_its_network_and_for_leave_to_be_on_it() {
 }
 
 #[test]
-fn a_pod_waits_for_its_namespace_which_may_name_a_network() {
+fn a_pod_waits_for_its_namespace_which_says_how_it_is_isolated() {
     let mut planner = planner([
         node(1),
         network("blue", &small()),
@@ -97,9 +97,10 @@ fn a_pod_waits_for_its_namespace_which_may_name_a_network() {
     planner.apply(namespace("shop", "blue", &json!({})));
     compile(&mut planner);
     assert!(attachment(&planner, "shop", "web").is_some() && attachment(&planner, "shop", "db").is_some());
-    // Without a network there is nothing to wait for.
-    let mut planner = changes::planner([node(1), network("blue", &small()), pod("shop", "web", &json!({}))]);
-    planner.remove(&network("blue", &small()));
+    // Without a network it may still be isolated, or judged by the labels of the namespace.
+    let mut planner = changes::planner([node(1), pod("shop", "web", &json!({}))]);
+    assert_eq!(planner.cluster().records.assignments().count(), 0);
+    planner.apply(namespace("shop", "", &json!({})));
     compile(&mut planner);
     assert_eq!(planner.cluster().records.assignments().count(), 1);
 }

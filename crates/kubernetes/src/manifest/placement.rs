@@ -25,9 +25,9 @@ pub fn bind(documents: &mut Vec<Document>) {
     }
 }
 
-/// Adds the namespaces of pods and policies that no manifest defines, with no label but their name.
+/// Adds the namespaces of objects that no manifest defines, with no label but their name.
 pub fn name_namespaces(documents: &mut Vec<Document>) {
-    let is_in_one = |document: &&Document| matches!(document.kind, Kind::Pod | Kind::Port | Kind::NetworkPolicy);
+    let is_in_one = |document: &&Document| matches!(document.kind, Kind::Pod | Kind::Port | Kind::Service | Kind::NetworkPolicy);
     let given = documents.iter().filter(|document| document.kind == Kind::Namespace);
     let given: BTreeSet<&str> = given.map(|document| text(&document.value, "/metadata/name")).collect();
     let mentioned = documents.iter().filter(is_in_one);

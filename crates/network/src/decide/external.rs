@@ -19,6 +19,10 @@ pub(super) fn decide(view: &View<'_>, name: &ServiceName) -> Outcome {
     let Some(service) = view.service(name) else {
         return Outcome::of(Choice::External(None));
     };
+    if !view.has_namespace(&name.namespace) {
+        // Whether it may have any, its namespace has to say.
+        return Outcome::of(Choice::External(view.external(name, &service.uid).cloned()));
+    }
     let it = Request {
         view,
         name,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::annotations::{self, Request};
-use crate::cluster::{Feature, Pod, View};
+use crate::cluster::{Pod, View};
 use crate::custom_network::{NETWORK, Read, is_host};
 use crate::decide::allocator::{Allocator, Unavailable, next_on};
 use crate::decide::{Choice, Decision, Outcome, Rank};
@@ -61,8 +61,8 @@ impl NewPort<'_> {
     /// None means it needs no address yet.
     fn assign(&self) -> Result<Option<Assignment>, Refusal> {
         let Self { view, name, pod, node, .. } = self;
-        // What network it is to be on, its namespace may have to say.
-        if view.uses(Feature::Networks) && !view.has_namespace(&name.owner.namespace) {
+        // What network it is on, who isolates it and who judges it, its namespace has to say.
+        if !view.has_namespace(&name.owner.namespace) {
             return Ok(None);
         }
         let mut subnets = view.subnets(node);

@@ -1,5 +1,6 @@
 //! Sequences that once went wrong, each with what did. Every one runs through all checks of [`run`].
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use netloom_contract::annotation::GATEWAY;
@@ -20,8 +21,29 @@ use crate::run::run;
 
 /// Everything that must hold does, after these steps.
 fn holds(steps: impl IntoIterator<Item = Step>) {
-    let steps: Vec<Step> = steps.into_iter().collect();
+    let steps: Vec<Step> = with_namespaces(steps.into_iter().collect());
     run(&steps).unwrap_or_else(|why| panic!("{why}"));
+}
+
+/// The same, after the namespaces of pods and services that none of the steps is about: without them nothing would come of these.
+fn with_namespaces(steps: Vec<Step>) -> Vec<Step> {
+    let applied = |step: &Step| if let Apply(object) = step { Some(object.clone()) } else { None };
+    let mut missing: BTreeSet<String> = steps.iter().filter_map(applied).filter_map(namespace_of).collect();
+    for object in steps.iter().filter_map(applied) {
+        if let Object::Namespace(name, _) = object {
+            missing.remove(&name);
+        }
+    }
+    let first = missing.iter().map(|name| Apply(namespace(name, &[])));
+    first.chain(steps.iter().cloned()).collect()
+}
+
+fn namespace_of(object: Object) -> Option<String> {
+    match object {
+        Object::Pod(name, _) => Some(name.namespace),
+        Object::Service(name, _) => Some(name.namespace),
+        _ => None,
+    }
 }
 
 fn named(namespace: &str, name: &str) -> Namespaced {
@@ -303,6 +325,7 @@ fn a_refusal_goes_with_its_object() {
     let web = pod(named("shop", "web"), "node0", &[(ADDRESSES, "nonsense")]);
     let mut planner = Planner::default();
     planner.apply(node("node0", "172.30.0.0", &[]));
+    planner.apply(namespace("shop", &[]));
     planner.compile();
     let before = planner.cluster().clone();
     planner.apply(web.clone());

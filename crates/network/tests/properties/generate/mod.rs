@@ -35,7 +35,7 @@ impl Theme {
 
 /// Short sequences: what goes wrong needs few objects that meet, not many.
 pub fn steps(theme: Theme) -> BoxedStrategy<Vec<Step>> {
-    let namespaces = prop::collection::vec(policies::namespace(), 0..3);
+    let namespaces = prop::collection::vec(policies::namespace(), 0..3).prop_map(|some| policies::namespaces().chain(some));
     let networks = prop::collection::vec(policies::network(), 0..2);
     let settled = prop_oneof![1 => Just(vec![]), 4 => (nodes::two_nodes(), namespaces, networks).prop_map(move |(nodes, namespaces, networks)| {
         let networks = networks.into_iter().filter(|_| theme == Theme::Networks);

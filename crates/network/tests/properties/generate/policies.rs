@@ -14,6 +14,12 @@ use serde_json::{Value, json};
 
 pub const NAMESPACES: [&str; 2] = ["default", "guarded"];
 
+/// Those there are, with nothing to say: without its namespace a pod has no port.
+pub fn namespaces() -> impl Iterator<Item = Object> + Clone + std::fmt::Debug {
+    let all = NAMESPACES.map(|name| Object::Namespace(name.to_owned(), Namespace::new(name, "namespace-0".to_owned(), [].into())));
+    all.into_iter()
+}
+
 pub fn namespace() -> BoxedStrategy<Object> {
     (0..2usize, 0..2u8, labels(), isolation(), network_named(), logged())
         .prop_map(|(number, generation, labels, mut annotations, network, log)| {
