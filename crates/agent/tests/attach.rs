@@ -20,6 +20,8 @@ fn pods_are_attached_and_reach_each_other() {
     assert!(world.pings(&a, "10.244.1.2"), "the pod reaches the node's management port");
     assert!(world.holds(&format!("ping -c 1 -W 1 {}", a.ip4())), "the host reaches the pod");
     assert!(world.holds(&format!("ping -c 1 -W 1 {}", a.ip6())), "over IPv6 too");
+    let accepts = "grep -x 0 /proc/sys/net/ipv6/conf/eth0/accept_ra";
+    assert!(world.in_pod(&a, accepts), "a neighbour can become the pod's router");
     // TCP needs correct checksums and a kernel that stays out of the pods' traffic.
     world.serve_tcp(&a, 8080);
     assert!(world.in_pod(&b, &format!("nc -z -w 2 {} 8080", a.ip4())), "pod to pod");

@@ -35,8 +35,12 @@ pub const CLUSTER_ROUTER: &str = "cluster-router";
 pub const JOIN_SWITCH: &str = "join";
 /// Name of the switch external addresses are announced on.
 pub const ANNOUNCE_SWITCH: &str = "announce";
-/// Name of the port group through which everything from outside and from nodes passes.
+/// Name of the port group with a port of every switch that clients of services are on, inside and outside, so that its ACLs apply to all of them.
 pub const EDGE: &str = "edge";
+/// Name of the port group with a port of every switch that pods are on, so that its ACLs apply to all of them.
+pub const INSIDE: &str = "inside";
+/// Name of the port group of the ports by which nodes and the outside are reached.
+pub const HOSTS: &str = "hosts";
 /// Name of the group of load balancers on every node's switch.
 pub const SERVICES_GROUP: &str = "services";
 /// Name of the group of load balancers on the switches of networks that users define, in place of what nodes have each their own.

@@ -128,7 +128,7 @@ fn the_order_of_policies_and_rules_is_that_of_priorities() {
     found.sort();
     let ranks: Vec<(i64, &str)> = found
         .iter()
-        .filter_map(|(priority, key)| Some((-priority, key.trim_start_matches("cluster-policy/").strip_suffix("/4")?)))
+        .filter_map(|(priority, key)| Some((-priority, key.strip_prefix("cluster-policy/")?.strip_suffix("/4")?)))
         .collect();
     assert_eq!(
         ranks,

@@ -58,7 +58,7 @@ fn compile(yaml: &str) -> String {
 
 /// Rows made for services, and of other rows the collections that hold some of them.
 fn of_services(text: &str) -> String {
-    let holds = |line: &str| line.starts_with("  load_balancer: ") || line.starts_with("  acls: source-ranges/");
+    let holds = |line: &str| line.starts_with("  load_balancer: ") || (line.starts_with("  acls: ") && line.contains("source-ranges/"));
     let block = |block: &str| match block.split_once('\n') {
         _ if block.starts_with("problem") || block.contains("netloom.io/owner=Service/") => Some(block.to_owned()),
         Some((title, lines)) => {

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use crate::app::App;
 use crate::cluster::{Cluster, Labels, Name, Pod, Protocol};
+use crate::isolation::Isolation;
 use crate::resolve::{self, Destination, Unknown};
 use crate::verdict::{End, Party};
 
@@ -192,6 +193,9 @@ fn of_slices(cluster: &Cluster, name: &Name, service: &Service, port: Option<&Se
                 if matches!(&party, Party::Pod(pod) if cluster.network_of(pod).is_err()) {
                     continue; // it waits for its network
                 }
+                if matches!(&party, Party::Pod(pod) if pod.namespace != name.namespace && is_isolated(cluster, pod)) {
+                    continue; // who isolates a pod decides what leads to it
+                }
                 let (addresses, node) = found.entry((party, port)).or_default();
                 addresses.push(*address);
                 *node = endpoint.node.clone();
@@ -199,6 +203,10 @@ fn of_slices(cluster: &Cluster, name: &Name, service: &Service, port: Option<&Se
         }
     }
     found
+}
+
+fn is_isolated(cluster: &Cluster, pod: &Name) -> bool {
+    cluster.isolation(&pod.namespace) >= Isolation::Pods || cluster.isolated_network_of(pod).is_some()
 }
 
 /// What the endpoint controllers would make of the selector, for manifests that nobody has applied.

@@ -176,6 +176,8 @@ async fn make_link(node: &Node, device: &str, ifname: &str, netns_path: &Path, m
                     .details("another CNI plugin made it, or a pod's namespace was used twice"),
             );
         }
+        // Its routers are ours: what a neighbour says about being one is not heard.
+        netns.set("ipv6/conf/default/accept_ra", "0").await?;
         node.netlink.add_veth(device, ifname, netns.fd(), mtu).await?;
     }
     let userspace = node.switch.read(|state| state.is_userspace(INTEGRATION_BRIDGE));

@@ -1,6 +1,6 @@
-//! A pod's network namespace, opened once: its file, a netlink socket and a socket for its devices inside it. The sockets are
-//! made on a short-lived thread that enters the namespace and ends there, so no thread of the runtime ever changes
-//! namespace and none can leak into a pod.
+//! A pod's network namespace, opened once: its file, a netlink socket and a socket for its devices inside it. What has to be done inside is
+//! done on a short-lived thread that enters the namespace and ends there, so no thread of the runtime ever changes namespace and none can leak
+//! into a pod.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::netlink::Netlink;
-use super::{NetError, announcement};
+use super::{NetError, announcement, sysctl};
 
 /// An open network namespace.
 #[derive(Debug)]
@@ -26,27 +26,21 @@ pub struct Netns {
 impl Netns {
     /// Opens the namespace at `path`.
     pub async fn open(path: &Path) -> Result<Self, NetError> {
-        let operation = format!("enter network namespace {}", path.display());
         let file = File::open(path).map_err(NetError::io(format!("open network namespace {}", path.display())))?;
-        let inside = file.try_clone().map_err(NetError::io(&operation))?;
-        let runtime = Handle::current();
-        let (done, opened) = oneshot::channel();
-        std::thread::Builder::new()
-            .name("netns".to_owned())
-            .spawn(move || {
-                // The netlink socket registers with the reactor while it is made.
-                let _guard = runtime.enter();
-                // The receiver is gone only when the request was cancelled; the sockets then close here.
-                let _ = done.send(open_sockets(&inside));
-            })
-            .map_err(NetError::io(&operation))?;
-        let sockets = opened.await.unwrap_or_else(|_| Err(std::io::Error::other("the thread died")));
-        let (netlink, devices) = sockets.map_err(NetError::io(operation))?;
+        let open = || Ok((TokioSocket::new(NETLINK_ROUTE)?, announcement::socket()?));
+        let sockets = inside(&file, open).await.and_then(|opened: std::io::Result<_>| opened);
+        let (netlink, devices) = sockets.map_err(NetError::io(format!("enter network namespace {}", path.display())))?;
         Ok(Self {
             file,
             devices,
             netlink: Netlink::over(netlink),
         })
+    }
+
+    /// Sets a kernel setting of the namespace, as `ipv6/conf/default/accept_ra`.
+    pub async fn set(&self, name: &'static str, value: &'static str) -> Result<(), NetError> {
+        let entered = inside(&self.file, move || sysctl::set(name, value)).await;
+        entered.map_err(NetError::io(format!("set net/{name} in a network namespace")))?
     }
 
     /// The namespace's descriptor, to create links in it.
@@ -60,7 +54,20 @@ impl Netns {
     }
 }
 
-fn open_sockets(netns: &File) -> std::io::Result<(TokioSocket, OwnedFd)> {
-    setns(netns, CloneFlags::CLONE_NEWNET)?;
-    Ok((TokioSocket::new(NETLINK_ROUTE)?, announcement::socket()?))
+/// Does something inside a namespace, on a thread that ends there.
+async fn inside<T: Send + 'static>(netns: &File, work: impl FnOnce() -> T + Send + 'static) -> std::io::Result<T> {
+    let netns = netns.try_clone()?;
+    let runtime = Handle::current();
+    let (done, result) = oneshot::channel();
+    std::thread::Builder::new().name("netns".to_owned()).spawn(move || {
+        // A socket registers with the reactor while it is made.
+        let _guard = runtime.enter();
+        // The receiver is gone only when the request was cancelled; sockets then close here.
+        let _ = done.send(
+            setns(netns, CloneFlags::CLONE_NEWNET)
+                .map_err(std::io::Error::from)
+                .map(|()| work()),
+        );
+    })?;
+    result.await.unwrap_or_else(|_| Err(std::io::Error::other("the thread died")))
 }

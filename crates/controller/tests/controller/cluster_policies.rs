@@ -30,7 +30,10 @@ fn keyed(replica: &Replica, table: &str, key: &str) -> Option<(Uuid, Row)> {
 }
 
 fn acl(replica: &Replica, name: &str) -> Option<Row> {
-    keyed(replica, "ACL", &format!("cluster-policy/ClusterNetworkPolicy/{name}/ingress/0/4")).map(|(_, row)| row)
+    let key = format!("cluster-policy/ClusterNetworkPolicy/{name}/ingress/0");
+    // What is about all packets has one row, what is about addresses one for each family.
+    let found = keyed(replica, "ACL", &format!("{key}/4")).or_else(|| keyed(replica, "ACL", &key));
+    found.map(|(_, row)| row)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -142,8 +142,8 @@ async fn changing_the_mode_leaves_nothing_behind() {
     world.database.gone(BALANCER, "service_default_mail_tcp_gateway_refused").await;
     assert_eq!(
         proxied(&world.database.contents()),
-        (0, 2),
-        "a way to its node's own translation for each node"
+        (0, 4),
+        "a way to its node's own translation for each node, but not for the node itself"
     );
     assert_eq!(world.kubernetes.external_addresses("mail", 1).await, addresses);
 

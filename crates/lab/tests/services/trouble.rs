@@ -33,6 +33,7 @@ fn mistakes_are_answered_and_other_services_go_on() {
     backends_are(&lab, "witness", "tcp", 8080, &["back".to_owned()]);
     goes_on(&lab);
 
+    what_nobody_serves(&lab);
     what_the_api_refuses(&lab);
     pools_that_cannot_give(&lab);
     the_same_address_twice(&lab);
@@ -69,6 +70,32 @@ fn what_the_api_refuses(lab: &Lab) {
         "{ name: again, port: 80 }",
     );
     assert!(refused(&twice).contains("Duplicate value"), "{}", refused(&twice));
+}
+
+/// An address of the services' ranges that no service has, and a port that a service has not, are refused at once, and nothing of it is seen
+/// outside. What nodes say to each other in tunnels, no pod says to a node or to the outside.
+fn what_nobody_serves(lab: &Lab) {
+    let witness = field(lab, "service/witness", "{.spec.clusterIP}");
+    let client = lab.pod("default", "client");
+    let (outside, node) = (Machine::Outside.v4(), Machine::Node(1).v4());
+    let refused = |target: &str| client.run(&["sh", "-c", &format!("nc -vz -w 5 {target} 2>&1 | grep refused")]);
+    let say = |port: &str, to| client.run(&["bash", "-c", &format!("echo hello >/dev/udp/{to}/{port}")]);
+    // Outside, whatever comes until three packets have that may: of those that may not, two were sent in between.
+    let watch = "seen=0; while read -r -t 60 line; do echo \"$line\"; [[ $line == *.6082:* ]] && ((++seen == 3)) && exit 0; done \
+        < <(exec timeout 60 tcpdump -lnni any 'udp port 6081 or udp port 6082 or net 10.96.0.0/16' 2>/dev/null); exit 1";
+    let seen = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| lab.outside().run(&["bash", "-c", watch]));
+        while !watching.is_finished() {
+            for target in ["10.96.0.250 80", &format!("{witness} 4711")] {
+                assert!(refused(target).is_ok(), "{target}: {:?}", refused(target));
+            }
+            for (port, to) in [("6081", outside), ("6081", node), ("6082", outside)] {
+                say(port, to).unwrap();
+            }
+        }
+        watching.join().unwrap().unwrap()
+    });
+    assert!(!seen.contains(".6081:") && !seen.contains("10.96."), "{seen}");
 }
 
 fn pools_that_cannot_give(lab: &Lab) {

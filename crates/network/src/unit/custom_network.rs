@@ -16,10 +16,11 @@ use crate::northbound::{Placed, group_key, ids, put};
 use crate::problem::ObjectRef;
 use crate::rows::{
     LoadBalancerGroup, LogicalRouter, LogicalRouterPolicy, LogicalRouterPort, LogicalRouterStaticRoute, LogicalSwitch, LogicalSwitchPort,
+    PortGroup,
 };
 use crate::settings::is_ipv4;
 use crate::status::Shows;
-use crate::unit::network::{join_switch, router as cluster_router};
+use crate::unit::network::{edge, inside, join_switch, router as cluster_router};
 use crate::unit::policy::network as isolation;
 use crate::unit::{Fragment, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP, commas};
 
@@ -72,7 +73,11 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
     let gateways: Vec<IpNet> = gateways
         .filter_map(|(subnet, ip)| IpNet::new(*ip, subnet.prefix_len()).ok())
         .collect();
-    compile_port(name, &router_port(name), &gateways, &switch(name), &owner, fragment);
+    if let Some(peer) = compile_port(name, &router_port(name), &gateways, &switch(name), &owner, fragment) {
+        for group in [edge(), inside()] {
+            peer.add_to::<PortGroup>(fragment, &group, "ports");
+        }
+    }
     for Route { to, via } in &read.routes {
         let key = format!("route/network/{name}/{to}");
         route(&router(name), key, to.to_string(), *via, &owner, fragment);
@@ -96,9 +101,9 @@ fn compile_switch(name: &str, owner: &ObjectRef, read: &Read, fragment: &mut Fra
     }
 }
 
-/// A port of the network's router and its peer on a switch.
-fn compile_port(name: &str, port: &str, networks: &[IpNet], on: &Key, owner: &ObjectRef, fragment: &mut Fragment) {
-    let Some(first) = networks.first() else { return };
+/// A port of the network's router and its peer on a switch; the latter is returned.
+fn compile_port(name: &str, port: &str, networks: &[IpNet], on: &Key, owner: &ObjectRef, fragment: &mut Fragment) -> Option<Placed> {
+    let first = networks.first()?;
     let key = Key::new(format!("router-port/{port}"));
     let row = LogicalRouterPort {
         name: port.to_owned(),
@@ -110,7 +115,9 @@ fn compile_port(name: &str, port: &str, networks: &[IpNet], on: &Key, owner: &Ob
     put(fragment, &key, row).add_to::<LogicalRouter>(fragment, &router(name), "ports");
     let peer = Key::new(format!("router-peer/{port}"));
     let row = LogicalSwitchPort::router(format!("{port}_peer"), port.to_owned(), ids(&peer, owner));
-    put(fragment, &peer, row).add_to::<LogicalSwitch>(fragment, on, "ports");
+    let peer = put(fragment, &peer, row);
+    peer.add_to::<LogicalSwitch>(fragment, on, "ports");
+    Some(peer)
 }
 
 /// A pod's address in the network is for the network itself. Anywhere else it would be taken for somebody else's, and who sends by the router

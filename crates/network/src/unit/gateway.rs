@@ -14,7 +14,7 @@ use crate::rows::{
     Nat, PortGroup,
 };
 use crate::settings::is_ipv4;
-use crate::unit::network::{edge, join_switch, router as cluster_router};
+use crate::unit::network::{edge, hosts, join_switch, router as cluster_router};
 use crate::unit::{EXTERNAL_NETWORK, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, commas};
 use netloom_contract::Gateway;
 
@@ -86,7 +86,9 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
     let row = LogicalSwitchPort::uplink(format!("uplink_{name}"), ids(&localnet, &owner));
     let localnet = put(fragment, &localnet, row);
     localnet.add_to::<LogicalSwitch>(fragment, &external, "ports");
-    localnet.add_to::<PortGroup>(fragment, &edge(), "ports");
+    for group in [edge(), hosts()] {
+        localnet.add_to::<PortGroup>(fragment, &group, "ports");
+    }
 
     let hub = settings.join_addresses(0);
     for range in &settings.cluster_cidrs {

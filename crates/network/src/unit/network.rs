@@ -9,9 +9,12 @@ use crate::ipam::Mac;
 use crate::key::Key;
 use crate::northbound::{group_key, ids, put};
 use crate::problem::ObjectRef;
-use crate::rows::{LoadBalancerGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort, PortGroup};
+use crate::rows::{Acl, LoadBalancerGroup, LogicalRouter, LogicalRouterPort, LogicalSwitch, LogicalSwitchPort, PortGroup};
+use crate::settings::{ServiceMode, Settings, is_ipv4};
 use crate::status::Shows;
-use crate::unit::{ANNOUNCE_SWITCH, CLUSTER_ROUTER, EDGE, Fragment, GATEWAYS_GROUP, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP};
+use crate::unit::{
+    ANNOUNCE_SWITCH, CLUSTER_ROUTER, EDGE, Fragment, GATEWAYS_GROUP, HOSTS, INSIDE, JOIN_SWITCH, NETWORKS_GROUP, SERVICES_GROUP, commas,
+};
 use netloom_contract::external_id::SETTINGS;
 use netloom_contract::name::ANNOUNCE_UPLINK;
 
@@ -30,6 +33,19 @@ pub(super) fn announce_switch() -> Key {
 pub(super) fn edge() -> Key {
     Key::new("port-group/edge")
 }
+
+pub(super) fn inside() -> Key {
+    Key::new("port-group/inside")
+}
+
+pub(super) fn hosts() -> Key {
+    Key::new("port-group/hosts")
+}
+
+/// Above what policies and groups say.
+const PRIORITY: i64 = 3000;
+/// Where nodes take packets of each other for granted.
+const GENEVE_PORT: u16 = 6081;
 
 pub(super) fn compile(view: &View<'_>, fragment: &mut Fragment) {
     fragment.problems.extend(view.refusals(&Decision::Settings).iter().cloned());
@@ -62,6 +78,8 @@ pub(super) fn compile(view: &View<'_>, fragment: &mut Fragment) {
     );
 
     services(view.uses(Feature::Networks), fragment, &owner);
+    guard_tunnels(&owner, fragment);
+    reject_unserved(settings, &owner, fragment);
 
     let addresses = settings.join_addresses(0);
     let Some(first) = addresses.first() else { return };
@@ -86,6 +104,45 @@ fn quiet() -> BTreeMap<String, String> {
     [("broadcast-arps-to-all-routers".to_owned(), "false".to_owned())].into()
 }
 
+/// Nothing of what is inside a logical network may be taken for a packet between nodes.
+fn guard_tunnels(owner: &ObjectRef, fragment: &mut Fragment) {
+    let key = Key::new("hosts/tunnels");
+    let row = Acl {
+        action: "drop".to_owned(),
+        direction: "to-lport".to_owned(),
+        priority: PRIORITY,
+        match_: format!("outport == @{HOSTS} && udp.dst == {GENEVE_PORT}"),
+        external_ids: ids(&key, owner),
+        ..Default::default()
+    };
+    put(fragment, &key, row).add_to::<PortGroup>(fragment, &hosts(), "acls");
+}
+
+/// What is addressed to a service that does not exist, or to a port it does not have, would leave by the uplink. Whoever sends it is told.
+fn reject_unserved(settings: &Settings, owner: &ObjectRef, fragment: &mut Fragment) {
+    if settings.services.mode != ServiceMode::Native {
+        return;
+    }
+    for (family, of_family) in [("4", true), ("6", false)] {
+        let ranges = commas(settings.services.cidrs.iter().filter(|range| is_ipv4(range) == of_family));
+        if ranges.is_empty() {
+            continue;
+        }
+        let key = Key::new(format!("inside/unserved/{family}"));
+        let row = Acl {
+            action: "reject".to_owned(),
+            direction: "from-lport".to_owned(),
+            priority: PRIORITY,
+            match_: format!("ip{family}.dst == {{{ranges}}}"),
+            // What a service does have has another address by then.
+            options: [("apply-after-lb".to_owned(), "true".to_owned())].into(),
+            external_ids: ids(&key, owner),
+            ..Default::default()
+        };
+        put(fragment, &key, row).add_to::<PortGroup>(fragment, &inside(), "acls");
+    }
+}
+
 /// What services and nodes meet in, there whether or not there is any service.
 fn services(networks: bool, fragment: &mut Fragment, owner: &ObjectRef) {
     let groups = [SERVICES_GROUP, GATEWAYS_GROUP].into_iter();
@@ -96,12 +153,14 @@ fn services(networks: bool, fragment: &mut Fragment, owner: &ObjectRef) {
         };
         put(fragment, &group_key(group), row);
     }
-    let row = PortGroup {
-        name: EDGE.to_owned(),
-        external_ids: ids(&edge(), owner),
-        ..Default::default()
-    };
-    put(fragment, &edge(), row);
+    for (key, name) in [(edge(), EDGE), (inside(), INSIDE), (hosts(), HOSTS)] {
+        let row = PortGroup {
+            name: name.to_owned(),
+            external_ids: ids(&key, owner),
+            ..Default::default()
+        };
+        put(fragment, &key, row);
+    }
     let row = LogicalSwitch {
         name: ANNOUNCE_SWITCH.to_owned(),
         other_config: quiet(),

@@ -19,7 +19,7 @@ use crate::rows::{
 };
 use crate::settings::{ServiceMode, Settings, is_ipv4, nth_host};
 use crate::status::Shows;
-use crate::unit::network::{edge, router};
+use crate::unit::network::{edge, hosts, inside, router};
 use crate::unit::policy::{isolation, nodes};
 use crate::unit::{CLUSTER_ROUTER, Fragment, JOIN_SWITCH, SERVICES_GROUP, commas};
 
@@ -67,9 +67,14 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
     let management = it.hosts(MANAGEMENT_HOST);
     let gateways = commas(it.gateways.iter().map(IpNet::addr));
     let facts = vec![(GATEWAYS, gateways), (ROUTES, commas(settings.ranges()))];
-    it.compile_port("management", &management_port(name), &management, facts, fragment)
-        .add_to::<PortGroup>(fragment, &edge(), "ports");
-    it.compile_service_port(fragment);
+    let management_port = it.compile_port("management", &management_port(name), &management, facts, fragment);
+    let service_port = it.compile_service_port(fragment);
+    for group in [edge(), inside()] {
+        management_port.add_to::<PortGroup>(fragment, &group, "ports");
+    }
+    for port in [management_port, service_port] {
+        port.add_to::<PortGroup>(fragment, &hosts(), "ports");
+    }
     isolation::compile(view, name, &it.subnets, fragment);
 
     for address in view.node(name).into_iter().flat_map(|node| &node.addresses) {
@@ -188,7 +193,7 @@ impl Switch<'_> {
     }
 
     /// The port by which the node reaches services and, with kube-proxy, by which pods reach the node that translates for them.
-    fn compile_service_port(&self, fragment: &mut Fragment) {
+    fn compile_service_port(&self, fragment: &mut Fragment) -> Placed {
         let (hosts, services) = (self.hosts(SERVICE_HOST), &self.settings.services);
         let reachable = |range: &IpNet| self.subnets.iter().any(|subnet| is_ipv4(subnet) == is_ipv4(range));
         let mut facts = vec![
@@ -200,13 +205,14 @@ impl Switch<'_> {
             let routes = services.cidrs.iter().copied().chain(node_ports).filter(reachable);
             facts.push((ROUTES, commas(routes)));
         }
-        self.compile_port("service-port", &service_port(self.name), &hosts, facts, fragment);
+        let placed = self.compile_port("service-port", &service_port(self.name), &hosts, facts, fragment);
         if services.mode == ServiceMode::KubeProxy {
             services
                 .cidrs
                 .iter()
                 .for_each(|range| self.compile_service_route(range, &hosts, fragment));
         }
+        placed
     }
 
     fn compile_service_route(&self, range: &IpNet, hosts: &[IpNet], fragment: &mut Fragment) {
