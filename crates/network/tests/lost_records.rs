@@ -44,6 +44,31 @@ spec: { type: LoadBalancer, clusterIPs: [10.96.0.3], ipFamilies: [IPv4], ports: 
 status: { loadBalancer: { ingress: [{ ip: 192.0.2.2 }] } }
 "#;
 
+/// `a` is of another controller, which gave it an address, and lists the one that `b` has.
+const LISTED: &str = r#"
+apiVersion: netloom.io/v1alpha1
+kind: ExternalPool
+metadata: { name: pool }
+spec: { cidrs: ["192.0.2.2/31"] }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: a, namespace: other, uid: a }
+spec: { type: LoadBalancer, loadBalancerClass: example.com/other, clusterIPs: [10.96.0.2], ipFamilies: [IPv4], ports: [{ port: 80 }], externalIPs: [192.0.2.2] }
+status: { loadBalancer: { ingress: [{ ip: 198.51.100.1 }] } }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: b, namespace: shop, uid: b, creationTimestamp: "2026-01-01T00:00:00Z" }
+spec: { type: LoadBalancer, clusterIPs: [10.96.0.3], ipFamilies: [IPv4], ports: [{ port: 80 }] }
+status: { loadBalancer: { ingress: [{ ip: 192.0.2.2 }] } }
+"#;
+
+#[test]
+fn a_service_keeps_the_address_its_status_shows_though_another_lists_it() {
+    assert_eq!(given(LISTED), ["shop/b [192.0.2.2]"]);
+}
+
 #[test]
 fn a_service_keeps_the_address_its_status_shows_though_another_lacks_one() {
     assert_eq!(given(SHOP), ["shop/a [fd01::1]", "shop/b [192.0.2.3]"]);

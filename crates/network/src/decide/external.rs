@@ -41,7 +41,7 @@ pub(super) fn rank(view: &View<'_>, name: &ServiceName) -> Rank {
         return Rank::Release;
     };
     Rank::External {
-        unknown: service.status_addresses.is_empty() || view.external(name, &service.uid).is_some(),
+        unknown: !service.is_ours() || service.status_addresses.is_empty() || view.external(name, &service.uid).is_some(),
         undemanding: service.external_ips.is_empty() && asked(service).is_ok_and(|asked| asked.is_empty()),
         created: service.created.clone(),
     }
