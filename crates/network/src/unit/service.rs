@@ -26,7 +26,7 @@ use crate::unit::service::backends::gather;
 use crate::unit::service::balancers::Balancers;
 use crate::unit::service::frontends::frontends;
 
-/// How many addresses a problem names before it only counts.
+/// How many addresses a problem names at most.
 const NAMED: usize = 5;
 
 pub(super) fn compile(view: &View<'_>, name: &ServiceName, fragment: &mut Fragment) {
@@ -134,11 +134,11 @@ fn isolated(view: &View<'_>, name: &ServiceName, addresses: &BTreeSet<IpAddr>) -
     Some(Problem::new(view.service_ref(name), "EndpointIsolated", why))
 }
 
-/// The first of some addresses, and how many more there are.
+/// The first of some addresses. Not how many more there are: with each that comes and goes it would be said again.
 fn listed(addresses: &BTreeSet<IpAddr>) -> Option<String> {
     let mut named: Vec<String> = addresses.iter().take(NAMED).map(ToString::to_string).collect();
     if addresses.len() > NAMED {
-        named.push(format!("and {} more", addresses.len() - NAMED));
+        named.push("and others".to_owned());
     }
     (!named.is_empty()).then(|| named.join(", "))
 }

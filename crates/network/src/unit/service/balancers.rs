@@ -72,10 +72,9 @@ impl Balancers<'_> {
             self.compile_site(Site::Gateway, protocol, &external, fragment);
         }
         if self.most > MOST_BACKENDS {
+            // Without how many: with each that comes and goes it would be said again.
             let why = format!(
-                "it has {} endpoints and a service serves at most {MOST_BACKENDS}; {} get no traffic; spread them over several services",
-                self.most,
-                self.most - MOST_BACKENDS
+                "it has more endpoints than the {MOST_BACKENDS} that a service serves; the others get no traffic; spread them over several services"
             );
             fragment.problems.push(Problem::new(self.owner.clone(), "TooManyEndpoints", why));
         }
