@@ -12,6 +12,7 @@ mod mac;
 pub mod name;
 mod protocol;
 mod service_mode;
+pub mod source_port;
 
 pub use gateway::Gateway;
 pub use mac::Mac;

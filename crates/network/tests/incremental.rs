@@ -282,7 +282,11 @@ fn a_service_serves_five_hundred_endpoints_and_says_once_that_it_leaves_some_out
     assert_eq!(problem.reason, "TooManyEndpoints");
     planner.apply(slice("crowded", 0..4999));
     compile(&mut planner);
-    assert_eq!(planner.problems().first(), Some(&problem), "every endpoint that goes would be an Event");
+    assert_eq!(
+        planner.problems().first(),
+        Some(&problem),
+        "every endpoint that goes would be an Event"
+    );
 }
 
 #[test]
@@ -391,6 +395,21 @@ fn an_address_of_no_pool_that_allows_the_namespace_is_refused() {
             "{address:?}: its own address only"
         );
     }
+}
+
+#[test]
+fn a_service_has_sixteen_of_its_external_ips_at_most() {
+    let wants = Service {
+        external_ips: (1..=20).map(|host| IpAddr::from([198, 51, 100, host])).collect(),
+        ..service(1)
+    };
+    let planner = planner([
+        node(1),
+        pool("public", "198.51.100.1-198.51.100.99"),
+        Object::Service(named("a"), wants),
+    ]);
+    assert_eq!(vips(&planner, "service_default_a_tcp").len(), 1 + 16);
+    assert_eq!(reasons(&planner), ["ExternalAddressRefused"]);
 }
 
 #[test]

@@ -64,9 +64,30 @@ spec: { type: LoadBalancer, clusterIPs: [10.96.0.3], ipFamilies: [IPv4], ports: 
 status: { loadBalancer: { ingress: [{ ip: 192.0.2.2 }] } }
 "#;
 
+/// `a` asks for what it lists as well, and lists the one that `b` has.
+const ASKED_AND_LISTED: &str = r#"
+apiVersion: netloom.io/v1alpha1
+kind: ExternalPool
+metadata: { name: pool }
+spec: { ranges: [192.0.2.5-192.0.2.7] }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: a, namespace: other, uid: a }
+spec: { type: LoadBalancer, clusterIPs: [10.96.0.2], ipFamilies: [IPv4], ports: [{ port: 80 }], loadBalancerIP: 192.0.2.5, externalIPs: [192.0.2.5, 192.0.2.6] }
+status: { loadBalancer: { ingress: [{ ip: 192.0.2.5 }] } }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: b, namespace: shop, uid: b, creationTimestamp: "2026-01-01T00:00:00Z" }
+spec: { type: LoadBalancer, clusterIPs: [10.96.0.3], ipFamilies: [IPv4], ports: [{ port: 80 }] }
+status: { loadBalancer: { ingress: [{ ip: 192.0.2.6 }] } }
+"#;
+
 #[test]
 fn a_service_keeps_the_address_its_status_shows_though_another_lists_it() {
     assert_eq!(given(LISTED), ["shop/b [192.0.2.2]"]);
+    assert_eq!(given(ASKED_AND_LISTED), ["other/a [192.0.2.5]", "shop/b [192.0.2.6]"]);
 }
 
 #[test]

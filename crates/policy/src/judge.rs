@@ -26,7 +26,7 @@ pub fn judge(cluster: &Cluster, question: &Question) -> Result<Verdict, Unknown>
         notes.extend(remarks(cluster, &from, to, denied));
         if to.service.is_some() && to.by_node_port {
             notes.push(format!(
-                "{} {} is a node port: if the node itself translates it, the backend sees the node instead of {from}",
+                "{} {} is a node port: if the node itself translates it, the backend sees the node's service port instead of {from}, which no policy allows by labels",
                 question.protocol, question.port
             ));
         }

@@ -4,6 +4,7 @@
 //! in, a script of one transaction out.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
@@ -14,6 +15,7 @@ use crate::host_port::Role;
 use crate::net::route::MarkRule;
 use crate::southbound::balancer::Vip;
 use netloom_contract::ServiceMode;
+use netloom_contract::source_port::{OF_NODE, OF_OTHERS};
 
 const FAMILIES: [bool; 2] = [true, false];
 
@@ -83,6 +85,14 @@ fn native(script: &mut String, terms: &Terms) {
         if let Some(address) = terms.address(ipv4) {
             for (set, rule) in [("by-service-port", BY_SERVICE_PORT), ("by-management-port", BY_MANAGEMENT_PORT)] {
                 rules.mark += &format!("    {family} daddr . meta l4proto . th dport @{set}{number} {}\n", set_mark(rule));
+            }
+            let ours = [("fib saddr type local ", OF_NODE), ("", OF_OTHERS)];
+            for (whose, ports) in ours {
+                let address = SocketAddr::new(address, *ports.start());
+                rules.source += &format!(
+                    "    oifname \"{service}\" meta l4proto {{ tcp, udp, sctp }} {whose}snat {family} to {address}-{}\n",
+                    ports.end()
+                );
             }
             rules.source += &format!("    oifname \"{service}\" snat {family} to {address}\n");
         }
@@ -256,7 +266,11 @@ table inet netloom {
   }
   chain postrouting {
     type nat hook postrouting priority srcnat - 1; policy accept;
+    oifname "netloom1" meta l4proto { tcp, udp, sctp } fib saddr type local snat ip to 10.244.1.3:1024-60999
+    oifname "netloom1" meta l4proto { tcp, udp, sctp } snat ip to 10.244.1.3:61000-65535
     oifname "netloom1" snat ip to 10.244.1.3
+    oifname "netloom1" meta l4proto { tcp, udp, sctp } fib saddr type local snat ip6 to [fd00:10:244:1::3]:1024-60999
+    oifname "netloom1" meta l4proto { tcp, udp, sctp } snat ip6 to [fd00:10:244:1::3]:61000-65535
     oifname "netloom1" snat ip6 to fd00:10:244:1::3
   }
 }

@@ -23,6 +23,7 @@ fn policies_say_who_reaches_whom() {
     let world = World::up("policies");
     nothing_is_closed_without_a_policy(&world);
     a_denial_closes_and_its_end_opens(&world);
+    a_node_port_is_no_side_door(&world);
     peers_are_chosen_by_labels(&world);
     addresses_are_chosen_without_some(&world);
     ports_are_chosen_by_number_range_and_name(&world);
@@ -96,6 +97,42 @@ fn a_denial_closes_and_its_end_opens(world: &World) {
             world.all("other/client", "shop/web-2", true),
         ],
     );
+}
+
+/// A pod's own node reaches it always. Whoever asks that node's port is translated by the node, and is not the node.
+fn a_node_port_is_no_side_door(world: &World) {
+    world
+        .lab
+        .apply(
+            "apiVersion: v1\nkind: Service\nmetadata: { name: db-port, namespace: shop }\nspec:\n  type: NodePort\n  selector: { app: db }\n  \
+             ipFamilyPolicy: PreferDualStack\n  ports: [{ name: http, port: 80, targetPort: http, nodePort: 30077 }]\n",
+        )
+        .unwrap();
+    let addresses = [IpAddr::from(Machine::Node(2).v4()), IpAddr::from(Machine::Node(2).v6())];
+    let asks = |from: &'static str, answer| {
+        let question = move |to| Question {
+            from,
+            to,
+            protocol: Protocol::Tcp,
+            port: 30077,
+            answer,
+        };
+        addresses.map(question).into()
+    };
+    for to in addresses {
+        ask(&world.shell("node2"), &Ask::new(Protocol::Tcp, to, 30077).until_answered());
+    }
+    world.check(
+        "a node port without a policy",
+        vec![asks("shop/client", true), asks("other/client", true), asks("node2", true)],
+    );
+    world.apply(&policy("shop", "deny", "{ podSelector: { matchLabels: { app: db } } }"));
+    world.check(
+        "a node port of a pod that is isolated",
+        vec![asks("shop/client", false), asks("other/client", false), asks("node2", true)],
+    );
+    world.delete("shop", "deny");
+    world.lab.kubectl(&["delete", "service", "-n", "shop", "db-port"]).unwrap();
 }
 
 /// A switch with isolated pods follows every connection; that must cost the others nothing.

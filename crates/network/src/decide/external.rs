@@ -15,6 +15,9 @@ use crate::ipam::{External, Holder, Mac, Segment, Space};
 use crate::problem::Problem;
 use crate::service::{Family, Service, ServiceName};
 
+/// Most addresses of `spec.externalIPs` of a service: each is one more for every port on every node.
+const MOST_LISTED: usize = 16;
+
 pub(super) fn decide(view: &View<'_>, name: &ServiceName) -> Outcome {
     let Some(service) = view.service(name) else {
         return Outcome::of(Choice::External(None));
@@ -41,7 +44,7 @@ pub(super) fn rank(view: &View<'_>, name: &ServiceName) -> Rank {
         return Rank::Release;
     };
     Rank::External {
-        unknown: !service.is_ours() || service.status_addresses.is_empty() || view.external(name, &service.uid).is_some(),
+        unknown: of_load_balancer(service, &service.status_addresses).is_empty() || view.external(name, &service.uid).is_some(),
         undemanding: service.external_ips.is_empty() && asked(service).is_ok_and(|asked| asked.is_empty()),
         created: service.created.clone(),
     }
@@ -97,7 +100,11 @@ impl Request<'_> {
         } else {
             (Vec::new(), Vec::new())
         };
-        for listed in &service.external_ips {
+        if let Some(more) = service.external_ips.get(MOST_LISTED) {
+            let why = format!("a service has at most {MOST_LISTED} of spec.externalIPs; {more} and those after it are not served");
+            refusals.push(("ExternalAddressRefused", why));
+        }
+        for listed in service.external_ips.iter().take(MOST_LISTED) {
             match self.of_its_families(*listed).and_then(|()| self.check(*listed)) {
                 Ok(()) if addresses.contains(listed) => {}
                 Ok(()) => addresses.push(*listed),
@@ -128,15 +135,14 @@ impl Request<'_> {
     /// Where the records were lost, everybody first has again what its status shows, and only then is anything given that is new.
     fn shown(&self) -> Vec<IpAddr> {
         let Self { view, name, service, .. } = self;
-        if view.external(name, &service.uid).is_some() || !service.is_ours() || asked(service).is_err() {
+        if view.external(name, &service.uid).is_some() || asked(service).is_err() {
             return Vec::new();
         }
         let families: BTreeSet<Family> = service.families.iter().copied().collect();
+        let status = of_load_balancer(service, &service.status_addresses);
         let of = |family: &Family| {
-            let shown = service.status_addresses.iter().filter(|ip| Family::of(**ip) == *family);
-            shown
-                .copied()
-                .find(|ip| !service.external_ips.contains(ip) && self.check(*ip).is_ok())
+            let mut shown = status.iter().copied().filter(|ip| Family::of(*ip) == *family);
+            shown.find(|ip| self.check(*ip).is_ok())
         };
         families.iter().filter_map(of).collect()
     }

@@ -66,7 +66,7 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, fragment: &mut Fragme
         hosts: false,
     };
     balancers.compile(&frontends, fragment);
-    source_ranges::compile(view, name, service, fragment);
+    source_ranges::compile(view, settings, name, service, fragment);
 }
 
 /// The addresses a service's status should show instead of those it shows.

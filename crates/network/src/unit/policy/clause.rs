@@ -81,9 +81,14 @@ pub(super) enum Kind {
 impl Kind {
     /// Those that pods have: addresses of the families of the cluster and, where there are networks, of the link.
     pub(super) fn of_pods(view: &View<'_>) -> Vec<Self> {
-        let families = view.settings().map(Settings::families).unwrap_or_default().into_iter();
         let link = view.uses(Feature::Networks).then_some(Self::Link);
-        families.map(Self::from).chain(link).collect()
+        Self::of_families(view).into_iter().chain(link).collect()
+    }
+
+    /// Those of the families of the cluster.
+    pub(super) fn of_families(view: &View<'_>) -> Vec<Self> {
+        let families = view.settings().map(Settings::families).unwrap_or_default();
+        families.into_iter().map(Self::from).collect()
     }
 
     /// In keys.

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use netloom_contract::name::management_port;
+use netloom_contract::source_port::OF_NODE;
 
 use crate::cluster::{Feature, View};
 use crate::ipam::{MANAGEMENT_HOST, PROBE_HOST, SERVICE_HOST};
@@ -18,7 +19,8 @@ use crate::northbound::{ids, put};
 use crate::policy::Direction;
 use crate::problem::ObjectRef;
 use crate::rows::{Acl, PortGroup};
-use crate::settings::nth_host;
+use crate::service::Protocol;
+use crate::settings::{ServiceMode, nth_host};
 use crate::unit::Fragment;
 use crate::unit::policy::clause::{self, Addresses, Side, Term};
 use crate::unit::policy::{DENY_ALL, FIRST, LAST, Tier, acl, sets};
@@ -76,18 +78,23 @@ pub(in crate::unit) fn compile(view: &View<'_>, node: &str, subnets: &[IpNet], f
         addresses.terms()
     };
     let at = |port: String| Term::new("", format!(r#"inport == "{port}""#));
+    let mut from_services = vec![of(Side::Source, host(SERVICE_HOST).collect())];
+    if view
+        .settings()
+        .is_some_and(|settings| settings.services.mode == ServiceMode::Native)
+    {
+        let of_node = |protocol: Protocol| Term::new(protocol.as_str(), format!("{protocol}.src <= {}", OF_NODE.end()));
+        from_services.push(Protocol::ALL.map(of_node).into());
+    }
     let mut exceptions = vec![
-        // The node's own packets come in where it is; what it sends to a service comes back from the router, with the service port's address.
+        // The node's own packets come in where it is; what it sends to a service comes back from the router, with the service port's address. So
+        // does what it translates for others, from ports of their own.
         (
             "node",
             Direction::Ingress,
             vec![vec![at(management_port(node))], of(Side::Source, own)],
         ),
-        (
-            "service-port",
-            Direction::Ingress,
-            vec![of(Side::Source, host(SERVICE_HOST).collect())],
-        ),
+        ("service-port", Direction::Ingress, from_services),
         // OVN lets its checks in by itself, and their answers out only where ACLs come before services.
         ("probe", Direction::Egress, vec![of(Side::Destination, host(PROBE_HOST).collect())]),
         // Only a service leads a packet back to the port it came from.

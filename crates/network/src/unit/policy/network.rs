@@ -14,7 +14,7 @@ use crate::problem::{ObjectRef, Problem};
 use crate::rows::{Acl, PortGroup};
 use crate::unit::Fragment;
 use crate::unit::policy::clause::{self, Kind, Side, Term};
-use crate::unit::policy::sets::{add_addresses, add_link, add_pod, among, group_name, put_group, put_set, put_sets, sent_by};
+use crate::unit::policy::sets::{add_addresses, add_link, add_pod, among, among_kinds, group_name, put_group, put_set, put_sets, sent_by};
 use crate::unit::policy::{ALLOW, DENY, DENY_ALL, Tier, acl};
 use crate::unit::port::Joining;
 
@@ -87,7 +87,8 @@ pub(in crate::unit) fn compile_shared(view: &View<'_>, fragment: &mut Fragment) 
     }
     // Later packets of a connection through a service come here translated already. That something is allowed also makes OVN follow
     // connections on every switch with pods, without which the denial would meet replies.
-    let translated: Vec<(String, String)> = to(view, [&pods])
+    // What a service leads to is reached by the router, so nothing of it is addressed to a pod on the link.
+    let translated: Vec<(String, String)> = clause::every(&[among_kinds(&Kind::of_families(view), Side::Destination, [&pods])])
         .into_iter()
         .map(|(part, condition)| (part, format!("{condition} && ct_mark.natted")))
         .collect();

@@ -33,9 +33,14 @@ pub(super) fn group_name(group: &Key) -> String {
 
 /// Packets whose address on one side is in any of these sets.
 pub(super) fn among<'a>(view: &View<'_>, side: Side, sets: impl IntoIterator<Item = &'a Key>) -> Vec<Term> {
+    among_kinds(&Kind::of_pods(view), side, sets)
+}
+
+/// The same of some kinds only.
+pub(super) fn among_kinds<'a>(kinds: &[Kind], side: Side, sets: impl IntoIterator<Item = &'a Key>) -> Vec<Term> {
     let mut addresses = Addresses::new(side);
     for set in sets {
-        addresses.add_sets(&Kind::of_pods(view), |kind| name::<AddressSet>(&of_kind(set, kind)));
+        addresses.add_sets(kinds, |kind| name::<AddressSet>(&of_kind(set, kind)));
     }
     addresses.terms()
 }

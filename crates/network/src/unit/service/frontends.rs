@@ -131,7 +131,7 @@ fn cluster_addresses(
 
 /// External addresses another controller gave a service, without those that are not its to give. Those of nodes are left to the nodes: some
 /// controllers give no others, and serve them there.
-fn given_by_others(
+pub(super) fn given_by_others(
     view: &View<'_>,
     settings: &Settings,
     name: &ServiceName,

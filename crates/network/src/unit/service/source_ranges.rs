@@ -15,24 +15,28 @@ use crate::key::Key;
 use crate::northbound::{ids, put};
 use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
-use crate::service::{Family, Service, ServiceKind, ServiceName};
-use crate::settings::nth_host;
+use crate::service::{Family, Protocol, Service, ServiceKind, ServiceName};
+use crate::settings::{Settings, nth_host};
 use crate::unit::Fragment;
 use crate::unit::network::edge;
+use crate::unit::service::frontends::given_by_others;
 
 /// Above what policies allow.
 const CLOSED: i64 = 2000;
 const OPEN: i64 = 2001;
 
-pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, fragment: &mut Fragment) {
+pub(super) fn compile(view: &View<'_>, settings: &Settings, name: &ServiceName, service: &Service, fragment: &mut Fragment) {
     let restricted = service.kind == ServiceKind::LoadBalancer && !service.source_ranges.is_empty();
     if !restricted {
         return;
     }
-    let addresses = if service.is_ours() {
-        of_load_balancer(service, view.external_addresses(name, &service.uid))
+    // An address of ours is the service's alone; one that another controller gave it may be that of others too, at other ports.
+    let (addresses, ports) = if service.is_ours() {
+        let recorded = view.external_addresses(name, &service.uid);
+        (of_load_balancer(service, recorded), vec![(String::new(), String::new())])
     } else {
-        service.status_addresses.clone()
+        let given = given_by_others(view, settings, name, service, &mut Vec::new());
+        (given.into_iter().collect(), ports(service))
     };
     let owner = view.service_ref(name);
     let ranges = read(&service.source_ranges).unwrap_or_else(|why| {
@@ -46,7 +50,6 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, fr
         if closed.is_empty() || open.iter().any(|range| range.prefix_len() == 0) {
             continue;
         }
-        let addressed = format!("{ip}.dst == {{{}}}", closed.join(", "));
         open.extend(service_ports(view, &open, family));
         let mut put_acl = |key: Key, action: &str, priority, condition| {
             let row = Acl {
@@ -59,14 +62,27 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, fr
             };
             put(fragment, &key, row).add_to::<PortGroup>(fragment, &edge(), "acls");
         };
-        let key = format!("source-ranges/{name}/{number}");
-        if !open.is_empty() {
-            let sources: Vec<String> = open.iter().map(ToString::to_string).collect();
-            let condition = format!("{addressed} && {ip}.src == {{{}}}", sources.join(", "));
-            put_acl(Key::new(format!("{key}/open")), "pass", OPEN, condition);
+        for (part, condition) in &ports {
+            let addressed = format!("{ip}.dst == {{{}}}{condition}", closed.join(", "));
+            let key = format!("source-ranges/{name}/{number}{part}");
+            if !open.is_empty() {
+                let sources: Vec<String> = open.iter().map(ToString::to_string).collect();
+                let condition = format!("{addressed} && {ip}.src == {{{}}}", sources.join(", "));
+                put_acl(Key::new(format!("{key}/open")), "pass", OPEN, condition);
+            }
+            put_acl(Key::new(key), "drop", CLOSED, addressed);
         }
-        put_acl(Key::new(key), "drop", CLOSED, addressed);
     }
+}
+
+/// A service's ports, by protocol, as parts of keys and of conditions.
+fn ports(service: &Service) -> Vec<(String, String)> {
+    let part = |protocol: Protocol| {
+        let ports = service.ports.iter().filter(|port| port.protocol == protocol);
+        let ports: Vec<String> = ports.map(|port| port.port.to_string()).collect();
+        (!ports.is_empty()).then(|| (format!("/{protocol}"), format!(" && {protocol}.dst == {{{}}}", ports.join(", "))))
+    };
+    Protocol::ALL.into_iter().filter_map(part).collect()
 }
 
 /// Addresses of the service ports of nodes whose own address is in these ranges.
