@@ -52,6 +52,14 @@ pub struct Port {
     pub network: Option<String>,
 }
 
+/// Of the addresses of a load balancer, those its status shows.
+fn in_status(service: &Service, addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let asked = [service.requested.clone(), service.annotations.get(EXTERNAL_ADDRESSES).cloned()];
+    let asks = |ip: &IpAddr| asked.iter().flatten().any(|text| text.contains(&ip.to_string()));
+    let listed = |ip: &IpAddr| service.external_ips.contains(ip) && !asks(ip);
+    addresses.into_iter().filter(|ip| !listed(ip)).collect()
+}
+
 /// Whether a service may have external addresses of pools.
 fn wants_external(service: &Service) -> bool {
     service.is_ours() || !service.external_ips.is_empty()
@@ -184,10 +192,7 @@ impl<'a> Facts<'a> {
             match &mut object {
                 Object::Service(name, service) if service.is_ours() => {
                     let given = self.externals.get(name).map(|(_, addresses)| addresses.clone()).unwrap_or_default();
-                    let asked = [service.requested.clone(), service.annotations.get(EXTERNAL_ADDRESSES).cloned()];
-                    let asks = |ip: &IpAddr| asked.iter().flatten().any(|text| text.contains(&ip.to_string()));
-                    let listed = |ip: &IpAddr| service.external_ips.contains(ip) && !asks(ip);
-                    service.status_addresses = given.into_iter().filter(|ip| !listed(ip)).collect();
+                    service.status_addresses = in_status(service, given);
                 }
                 Object::Node(name, node) => {
                     node.annotations.remove(SUBNETS);
@@ -227,9 +232,20 @@ impl<'a> Facts<'a> {
                 lost.push(format!("node {name} had {subnets} and has {:?}", other.nodes.get(name)));
             }
         }
-        for (name, external) in &self.externals {
-            if other.externals.get(name) != Some(external) {
-                lost.push(format!("service {name} had {external:?} and has {:?}", other.externals.get(name)));
+        for object in self.world.all() {
+            let Object::Service(name, service) = object else { continue };
+            // Without its namespace it waits. What it lists in its spec is recorded nowhere else.
+            let of = |facts: &Self| {
+                facts
+                    .externals
+                    .get(name)
+                    .map(|(_, addresses)| addresses.clone())
+                    .unwrap_or_default()
+            };
+            let (had, has) = (in_status(service, of(self)), of(other));
+            let keeps = had.iter().all(|address| has.contains(address));
+            if service.is_ours() && self.namespace(&name.namespace).is_some() && !keeps {
+                lost.push(format!("service {name} had {had:?} and has {has:?}"));
             }
         }
         lost
