@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use netloom_network::cluster::ClusterNetwork;
 use netloom_network::service::{Endpoint, EndpointSlice, Family, Service, ServicePort, SlicePort};
-use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec};
+use netloom_network::settings::{ClusterCidrSpec, ClusterNetworkSpec, ServicesSpec};
 use netloom_network::{Namespace, Node, Northbound, Object, Planner, Pod, PodName, Scope, diff, plan};
 
 use crate::report::{Report, ratio, time};
@@ -87,6 +87,7 @@ fn services() {
             operations = operations.max(diff(&observed, planner.desired(), &scope).len());
         }
         let one = started.elapsed() / CHANGES as u32;
+        assert!(operations > 0, "an endpoint changed, and nothing is written");
         let base = *base.get_or_insert(one);
         report.row(&[size.to_string(), time(compile), time(one), ratio(one, base), operations.to_string()]);
     }
@@ -96,7 +97,7 @@ fn services() {
 fn service(number: usize) -> Service {
     Service {
         uid: format!("1b4e28ba-2fa1-11d2-883f-{number:012}"),
-        cluster_ips: vec![IpAddr::from([10, 96 + (number >> 16) as u8, (number >> 8) as u8, number as u8])],
+        cluster_ips: vec![IpAddr::from([172, 24, (number >> 8) as u8, number as u8])],
         families: vec![Family::Ipv4],
         ports: vec![ServicePort {
             port: 80,
@@ -149,6 +150,10 @@ fn cluster(pods: usize) -> Planner {
     });
     let spec = ClusterNetworkSpec {
         cluster_cidrs: cidrs.into(),
+        services: ServicesSpec {
+            mode: None,
+            cidrs: vec!["172.24.0.0/16".to_owned()],
+        },
         ..ClusterNetworkSpec::default()
     };
     planner.apply(Object::ClusterNetwork(ClusterNetwork { uid: String::new(), spec }));
