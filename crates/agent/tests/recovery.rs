@@ -81,6 +81,26 @@ fn a_port_that_never_comes_is_named_and_nothing_is_left() {
 }
 
 #[test]
+fn a_further_interface_has_a_port_of_its_own() {
+    let world = World::new();
+    world.start_agent_with_deadline(3);
+    world.wait_for_log("watching the ports of this chassis");
+    let pod = world.pod("a", 10);
+    world.add(&pod);
+    // What Multus asks for when a pod names a second network.
+    let further = world::Pod {
+        ifname: "net1",
+        ..pod.clone()
+    };
+    let error = world.cni("ADD", &further, "1.0.0", Value::Null).unwrap_err();
+    assert!(error["msg"].as_str().unwrap().contains("no logical port default/a/net1"), "{error}");
+    world.del(&further);
+    assert_eq!(world.interfaces_of(&pod.port()), world.veths(), "the first interface stays");
+    world.check(&pod);
+    assert!(world.pings(&pod, "10.244.1.1"));
+}
+
+#[test]
 fn del_cancels_an_add_that_still_waits() {
     let world = World::ready();
     let pod = world.sandbox("a", 10, "1");

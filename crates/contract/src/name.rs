@@ -17,6 +17,9 @@ pub const ANNOUNCE_UPLINK: &str = "uplink_announce";
 /// The patch port that ovn-controller makes for it on the bridge with the uplink.
 pub const ANNOUNCE_PATCH: &str = "patch-uplink_announce-to-br-int";
 
+/// The interface that a container runtime attaches to the cluster's network: a pod's first one.
+pub const FIRST_INTERFACE: &str = "eth0";
+
 /// The name of a pod's or machine's port: `namespace/pod` for its first interface, `namespace/pod/interface` for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodPort<'a> {
@@ -29,6 +32,12 @@ pub struct PodPort<'a> {
 }
 
 impl<'a> PodPort<'a> {
+    /// The port of the interface that has this name in the pod.
+    pub fn of_interface(namespace: &'a str, pod: &'a str, ifname: &'a str) -> Self {
+        let interface = Some(ifname).filter(|ifname| *ifname != FIRST_INTERFACE);
+        Self { namespace, pod, interface }
+    }
+
     /// The parts of a name; none if it is not that of a pod's port.
     pub fn parse(name: &'a str) -> Option<Self> {
         let mut parts = name.split(SEPARATOR);
@@ -107,6 +116,8 @@ mod tests {
         let is_machine = |name| PodPort::parse(name).is_some_and(|port| port.is_machine());
         assert!(is_machine("shop/port_db") && !is_machine("shop/db"));
         assert_eq!(machine_of(&machine("db")), Some("db"));
+        assert_eq!(PodPort::of_interface("shop", "web", "eth0").to_string(), "shop/web");
+        assert_eq!(PodPort::of_interface("shop", "web", "net1").to_string(), "shop/web/net1");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct Sandbox {
     pub ifname: String,
 }
 
-/// The pod a sandbox belongs to, from `CNI_ARGS`.
+/// The pod a sandbox belongs to, from `CNI_ARGS`, and which of its interfaces is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// Its namespace.
@@ -49,17 +49,14 @@ pub struct Pod {
     pub name: String,
     /// Its UID; old runtimes do not pass one.
     pub uid: Option<String>,
+    /// The interface's name in the pod.
+    pub ifname: String,
 }
 
 impl Pod {
-    /// The name of the pod's logical port.
+    /// The name of the interface's logical port.
     pub fn port(&self) -> String {
-        let port = PodPort {
-            namespace: &self.namespace,
-            pod: &self.name,
-            interface: None,
-        };
-        port.to_string()
+        PodPort::of_interface(&self.namespace, &self.name, &self.ifname).to_string()
     }
 }
 
@@ -101,6 +98,7 @@ impl Request {
             namespace: required("K8S_POD_NAMESPACE")?,
             name: required("K8S_POD_NAME")?,
             uid: self.args.get("K8S_POD_UID").filter(|uid| !uid.is_empty()).cloned(),
+            ifname: self.sandbox.ifname.clone(),
         })
     }
 
@@ -265,6 +263,8 @@ mod tests {
     fn a_pod_is_identified() {
         let pod = request(|_| {}).unwrap().pod().unwrap();
         assert_eq!((pod.port().as_str(), pod.uid.as_deref()), ("default/web-0", Some("u1")));
+        let second = request(|r| r["ifname"] = json!("net1")).unwrap().pod().unwrap();
+        assert_eq!(second.port(), "default/web-0/net1");
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct Pod {
     pub uid: String,
     pub container: String,
     pub netns: String,
+    /// The interface that requests are about.
+    pub ifname: &'static str,
     /// Last part of its addresses, and of its MAC.
     pub number: u8,
 }
@@ -316,6 +318,7 @@ impl World {
             uid: format!("uid-{name}-{instance}"),
             container: format!("c-{name}-{instance}"),
             netns,
+            ifname: "eth0",
             number,
         }
     }
@@ -351,7 +354,7 @@ impl World {
             .env("CNI_COMMAND", command)
             .env("CNI_CONTAINERID", &pod.container)
             .env("CNI_NETNS", &pod.netns)
-            .env("CNI_IFNAME", "eth0")
+            .env("CNI_IFNAME", pod.ifname)
             .env("CNI_ARGS", arguments)
             .env("CNI_PATH", "/opt/cni/bin")
             .stdin(Stdio::piped())
