@@ -81,7 +81,7 @@ impl Target {
 
 fn unreadable(text: &str) -> String {
     format!(
-        "{text:?} names nobody; write POD, NAMESPACE/POD, svc/NAME, svc/NAMESPACE/NAME, port/NAME, port/NAMESPACE/NAME, node/NAME or an IP address"
+        "{text:?} names no source or destination; write POD, NAMESPACE/POD, svc/NAME, svc/NAMESPACE/NAME, port/NAME, port/NAMESPACE/NAME, node/NAME or an IP address"
     )
 }
 

@@ -165,7 +165,7 @@ impl Reader {
                 }
             },
             (None, None) => {
-                self.problem(field, "names nobody; give group or cidr, or leave remote out for anybody");
+                self.problem(field, "names no peer; give group or cidr, or leave remote out to allow all");
                 None
             }
             (Some(_), Some(_)) => {

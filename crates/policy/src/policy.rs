@@ -201,7 +201,7 @@ impl Reader {
 
     fn peer(&mut self, field: &str, peer: &NetworkPolicyPeer) -> Result<Peer, String> {
         match (&peer.ip_block, &peer.namespace_selector, &peer.pod_selector) {
-            (None, None, None) => Err("names nobody; give podSelector, namespaceSelector or ipBlock".to_owned()),
+            (None, None, None) => Err("names no peer; give podSelector, namespaceSelector or ipBlock".to_owned()),
             (Some(block), None, None) => read_block(block).map(Peer::Block),
             (Some(_), _, _) => Err("has ipBlock and a selector; make two peers of them".to_owned()),
             (None, namespaces, pods) => Ok(Peer::Pods {

@@ -69,7 +69,7 @@ pub async fn collect(node: &Node, request: &Request) -> Result<(), CniError> {
     devices.sort_unstable();
     devices.dedup();
     let gone = remove_devices(node, &devices).await?;
-    info!(devices = gone, "collected attachments nobody uses");
+    info!(devices = gone, "removed attachments that are not in use");
     Ok(())
 }
 

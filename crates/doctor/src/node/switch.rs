@@ -159,7 +159,7 @@ async fn ask(directory: &Path, daemon: &str, method: &str) -> Seen<Option<String
     for socket in sockets(directory, daemon) {
         match call(&socket, method).await {
             Ok(answer) => return Ok(Some(answer)),
-            Err(error) => refused = Some(Unseen::Error(format!("nobody answers on {}: {error}", socket.display()))),
+            Err(error) => refused = Some(Unseen::Error(format!("there is no answer on {}: {error}", socket.display()))),
         }
     }
     refused.map_or(Ok(None), Err)

@@ -131,7 +131,7 @@ fn read_peer(namespace: &str, peer: &PeerSpec) -> Result<Peer, String> {
             selected(Namespaces::Labelled(namespaces), pods.as_ref())
         }
         (Some(pods), None, None) => selected(Namespaces::Named(namespace.to_owned()), Some(pods)),
-        (None, None, None) => Err(": it names nobody; write a podSelector, a namespaceSelector or an ipBlock".to_owned()),
+        (None, None, None) => Err(": it names no peer; write a podSelector, a namespaceSelector or an ipBlock".to_owned()),
         (_, _, Some(_)) => Err(": an ipBlock goes with no selector; make two entries of it".to_owned()),
     }
 }

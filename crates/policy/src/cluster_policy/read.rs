@@ -183,7 +183,7 @@ impl Reader {
                     self.peer_of(kind, direction, &format!("{field}[{index}]"), peer, &mut read);
                 }
             }
-            _ => self.problem(field, "names nobody; give at least one peer"),
+            _ => self.problem(field, "names no peer; give at least one"),
         }
         read
     }
@@ -224,7 +224,7 @@ impl Reader {
                     }
                 }
             }
-            _ => self.problem(field, "names nobody; give at least one range"),
+            _ => self.problem(field, "names no range; give at least one"),
         }
     }
 }

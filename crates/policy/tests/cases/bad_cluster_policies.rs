@@ -34,7 +34,7 @@ fn closes(rest: &str, message: &str) {
 
 #[test]
 fn peers() {
-    let none = "names nobody; give at least one peer";
+    let none = "names no peer; give at least one";
     closes("protocols: [{ destinationNamedPort: http }]", &format!("ingress[1].from: {none}"));
     closes("from: []", &format!("ingress[1].from: {none}"));
     let one = "has to have exactly one of namespaces, pods";
@@ -120,7 +120,7 @@ fn egress_peers() {
         (
             "{ networks: [] }",
             "",
-            "egress[0].to[0].networks: names nobody; give at least one range",
+            "egress[0].to[0].networks: names no range; give at least one",
         ),
         (
             "{ networks: [ten] }",

@@ -74,7 +74,7 @@ fn peers_and_selectors() {
     closes(
         "{ from: [{}] }",
         "ingress[0].from[0]",
-        "names nobody; give podSelector, namespaceSelector or ipBlock",
+        "names no peer; give podSelector, namespaceSelector or ipBlock",
     );
     closes(
         "{ from: [{ podSelector: {}, ipBlock: { cidr: 10.0.0.0/8 } }] }",

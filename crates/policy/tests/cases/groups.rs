@@ -195,7 +195,7 @@ fn a_rule_that_cannot_be_read_allows_nothing() {
         ),
         (
             "{ direction: Ingress, remote: { } }",
-            "rules[0].remote: names nobody; give group or cidr, or leave remote out for anybody",
+            "rules[0].remote: names no peer; give group or cidr, or leave remote out to allow all",
         ),
         (
             "{ direction: Ingress, remote: { cidr: 10.0.0.0/8, group: { name: web } } }",

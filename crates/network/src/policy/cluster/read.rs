@@ -207,7 +207,7 @@ pub(super) fn fields(value: &Value) -> Vec<(&str, &Value)> {
 /// What is wrong with an object that has fields we do not know.
 pub(super) fn unknown(value: &Value, known: &[&str]) -> Option<String> {
     let (name, _) = *fields(value).iter().find(|(name, _)| !known.contains(name))?;
-    Some(format!(".{name}: nobody knows this field here; use {}", known.join(", ")))
+    Some(format!(".{name}: there is no such field here; use {}", known.join(", ")))
 }
 
 /// The selector of namespaces where the newer kind may leave it out.

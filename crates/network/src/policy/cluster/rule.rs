@@ -74,9 +74,9 @@ fn read_peer(kind: ClusterPolicyKind, direction: Direction, peer: &Value) -> Res
         [("nodes", value)] if egress => selector("nodes", value).map(Peer::Nodes),
         [("networks", value)] if egress => read_networks(value).map(Peer::Addresses),
         [("domainNames", _)] => Err(".domainNames: names are not looked up; write networks".to_owned()),
-        [] => Err(": it names nobody we know of; write namespaces or pods".to_owned()),
+        [] => Err(": it names no known kind of peer; write namespaces or pods".to_owned()),
         [(other, _)] => Err(format!(
-            ".{other}: nobody can be named so in {} rules; write namespaces or pods",
+            ".{other}: {} rules cannot name peers this way; write namespaces or pods",
             direction.as_str()
         )),
         [_, _, ..] => Err(": it names more than one thing; make an entry of each".to_owned()),

@@ -61,7 +61,7 @@ pub(in crate::unit) fn join(it: &Joining<'_>, fragment: &mut Fragment) {
     for app in &apps {
         it.port.add_to::<PortGroup>(fragment, &network(app), "ports");
         if app.name.is_none() {
-            let why = app::conflict(&it.pod.labels, "they let nobody in");
+            let why = app::conflict(&it.pod.labels, "they let no pod in");
             fragment.problems.push(Problem::new(it.view.pod_ref(it.name), REASON, why));
         } else {
             add_pod(it.view, &network(app), it.assignment, fragment);

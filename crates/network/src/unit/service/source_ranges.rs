@@ -101,7 +101,7 @@ fn read(texts: &[String]) -> Result<Vec<IpNet>, String> {
     let read = |text: &String| {
         text.trim().parse::<IpNet>().map(|range| range.trunc()).map_err(|_| {
             format!(
-                "spec.loadBalancerSourceRanges: \"{text}\" is not a CIDR, so nobody may use the address; write for example 192.0.2.0/24"
+                "spec.loadBalancerSourceRanges: \"{text}\" is not a CIDR, so no client may use the address; write for example 192.0.2.0/24"
             )
         })
     };
