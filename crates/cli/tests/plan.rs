@@ -37,6 +37,20 @@ fn a_folder_of_manifests_becomes_rows() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_netloom"))
+        .args(["plan", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
 fn problems_are_told_beside_the_rows_and_in_the_exit_code() {
     let output = plan(
         &["-f", "-"],

@@ -46,7 +46,7 @@ impl Default for Metrics {
         );
         registry.register("active", "1 while this controller is the one that writes", metrics.active.clone());
         registry.register("units", "Units with rows or problems", metrics.units.clone());
-        registry.register("problems", "Problems users have to mend", metrics.problems.clone());
+        registry.register("problems", "Problems that users have to fix", metrics.problems.clone());
         registry.register(
             "operations",
             "Operations committed to the Northbound database",

@@ -186,7 +186,7 @@ async fn publish(client: &kube::Client, object: &ObjectRef, problems: &[&Problem
     match problems.first() {
         _ if write::kind(object).resource().condition.is_none() => {}
         Some(problem) => write::set_condition(client, object, "False", problem.reason, &message(problems)).await?,
-        None => write::set_condition(client, object, "True", "Resolved", "no problem is left").await?,
+        None => write::set_condition(client, object, "True", "Resolved", "all problems are fixed").await?,
     }
     for problem in problems.iter().filter(|problem| !before.contains(&problem.message)) {
         info!(%object, reason = problem.reason, message = %problem.message, "problem");

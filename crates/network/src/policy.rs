@@ -91,12 +91,10 @@ pub struct NetworkPolicySpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct RuleSpec {
-    /// Peers of an ingress rule; none means anybody.
-    #[serde(deserialize_with = "nullable")]
-    pub from: Vec<PeerSpec>,
-    /// Peers of an egress rule; none means anybody.
-    #[serde(deserialize_with = "nullable")]
-    pub to: Vec<PeerSpec>,
+    /// Peers of an ingress rule; without any, all are meant.
+    pub from: Option<Vec<PeerSpec>>,
+    /// Peers of an egress rule; without any, all are meant.
+    pub to: Option<Vec<PeerSpec>>,
     /// Ports; none means all.
     #[serde(deserialize_with = "nullable")]
     pub ports: Vec<PortSpec>,
@@ -219,7 +217,7 @@ pub struct Policy {
     pub subject: Selection,
     /// What it allows in each direction it isolates.
     pub rules: BTreeMap<Direction, Vec<Rule>>,
-    /// What the user has to mend.
+    /// What the user has to fix.
     pub complaints: Vec<String>,
 }
 

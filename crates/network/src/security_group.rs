@@ -40,7 +40,7 @@ pub struct SecurityGroupSpec {
 pub struct Group {
     /// What it allows.
     pub rules: Vec<Rule>,
-    /// What the user has to mend.
+    /// What the user has to fix.
     pub complaints: Vec<String>,
 }
 

@@ -26,7 +26,7 @@ pub fn judge(cluster: &Cluster, question: &Question) -> Result<Verdict, Unknown>
         notes.extend(remarks(cluster, &from, to, denied));
         if to.service.is_some() && to.by_node_port {
             notes.push(format!(
-                "{} {} is a node port: if the node itself translates it, the backend sees the node's service port instead of {from}, which no policy allows by labels",
+                "{} {} is a node port: if the node itself translates it, the backend sees the node's service port instead of {from}, which label selectors never match",
                 question.protocol, question.port
             ));
         }
@@ -207,7 +207,7 @@ fn remarks(cluster: &Cluster, from: &End, to: &Destination, denied: bool) -> Vec
     });
     if let Some(service) = translated {
         remarks.push(format!(
-            "service {service} has externalTrafficPolicy Cluster: its backends see the address of a node's gateway, not {from}, by which this was judged"
+            "service {service} has externalTrafficPolicy Cluster: its backends see the address of a node's gateway, not {from}, which was used here"
         ));
     }
     remarks

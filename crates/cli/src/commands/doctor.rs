@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result};
 use clap::{Subcommand, ValueEnum};
 use netloom_doctor::{ClusterOptions, Finding, NodeOptions, State};
 
+use super::stdout;
+
 /// Flags of `netloom doctor`.
 #[derive(clap::Args)]
 #[command(
@@ -120,8 +122,8 @@ pub fn run(flags: Doctor) -> Result<ExitCode> {
     };
     let shown = findings.iter().filter(|finding| !printing.problems || finding.state != State::Ok);
     match printing.output {
-        Output::Json => println!("{}", print::json(shown, &findings)?),
-        Output::Table => print!("{}", print::table(shown, &findings)),
+        Output::Json => stdout::print_line(&print::json(shown, &findings)?),
+        Output::Table => stdout::print(&print::table(shown, &findings)),
     }
     let failed = findings.iter().any(|finding| finding.state == State::Failed);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use netloom_lab::{Datapath, IpFamily, Machine, PartState, Progress, Spec, enter, launch, logs, pods};
 
-use super::table;
+use super::{stdout, table};
 
 /// Flags of `netloom lab`.
 #[derive(clap::Args)]
@@ -208,7 +208,7 @@ fn restart(name: &str, node: Option<&str>) -> anyhow::Result<ExitCode> {
 fn status(name: &str, output: &str) -> anyhow::Result<ExitCode> {
     let status = netloom_lab::Lab::open(name)?.status();
     if output == "json" {
-        println!("{}", serde_json::to_string_pretty(&status)?);
+        stdout::print_line(&serde_json::to_string_pretty(&status)?);
         return Ok(ExitCode::SUCCESS);
     }
     let mut rows = Vec::new();

@@ -9,6 +9,7 @@ pub mod plan;
 mod process;
 pub mod run;
 pub mod show;
+mod stdout;
 mod table;
 pub mod uninstall;
 pub mod why;

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use netloom_kubernetes::{Kind, manifest};
 use netloom_network::{Planner, text};
 
-use super::manifests;
+use super::{manifests, stdout};
 
 /// Flags of `netloom plan`.
 #[derive(clap::Args)]
@@ -38,7 +38,7 @@ pub fn run(flags: Plan) -> Result<ExitCode> {
         planner.apply(object);
     }
     planner.compile();
-    print!("{}", text::northbound(planner.desired()));
+    stdout::print(&text::northbound(planner.desired()));
     for problem in planner.problems() {
         eprintln!("problem: {problem}");
     }

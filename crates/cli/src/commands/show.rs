@@ -15,7 +15,7 @@ use netloom_network::{Scope, diff, show};
 use serde::Serialize;
 
 use super::process::TlsFlags;
-use super::table;
+use super::{stdout, table};
 
 /// Flags of `netloom show`.
 #[derive(clap::Args)]
@@ -163,8 +163,8 @@ pub fn run(flags: Show) -> Result<ExitCode> {
 
 fn print<T: Serialize>(output: Output, items: &[T], header: &[&str], row: impl Fn(&T) -> Vec<String>) -> Result<ExitCode> {
     match output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(items)?),
-        Output::Table | Output::Wide if items.is_empty() => println!("None."),
+        Output::Json => stdout::print_line(&serde_json::to_string_pretty(items)?),
+        Output::Table | Output::Wide if items.is_empty() => stdout::print_line("None."),
         Output::Table | Output::Wide => table::print(header, items.iter().map(row)),
     }
     Ok(ExitCode::SUCCESS)

@@ -2,9 +2,11 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 
+use super::stdout;
+
 /// Prints rows under a header.
 pub fn print(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
-    print!("{}", render(header, rows));
+    stdout::print(&render(header, rows));
 }
 
 /// Rows under a header, as lines.

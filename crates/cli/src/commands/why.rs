@@ -16,6 +16,7 @@ use netloom_policy::{Question, Source, Target, Verdict, declared, judge, port_to
 use serde::Serialize;
 
 use super::process::TlsFlags;
+use super::stdout;
 use read::Living;
 use trace::{Trace, Tracer};
 
@@ -107,11 +108,11 @@ pub fn run(flags: Why) -> Result<ExitCode> {
     };
     let Answer { verdict, trace } = &answer;
     match output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&answer)?),
+        Output::Json => stdout::print_line(&serde_json::to_string_pretty(&answer)?),
         Output::Text => {
-            print!("{}", words(verdict, &from, &to));
+            stdout::print(&words(verdict, &from, &to));
             let lines = trace.as_ref().map(|trace| trace.lines(verdict)).unwrap_or_default();
-            lines.iter().for_each(|line| println!("{line}"));
+            lines.iter().for_each(|line| stdout::print_line(line));
         }
     }
     let differs = trace.as_ref().is_some_and(|trace| trace.agrees == Some(false));

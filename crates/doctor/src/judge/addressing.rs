@@ -76,7 +76,7 @@ fn service_ranges(facts: &ClusterFacts, settings: &Settings) -> Finding {
     };
     check.failed(
         format!(
-            "the API server gives services addresses from {}, of which the ClusterNetwork does not know: {who} do not reach all of them",
+            "the API server gives services addresses from {}, which are not in the ClusterNetwork: {who} do not reach all of them",
             some(&unknown)
         ),
         format!("add it to spec.services.cidrs of ClusterNetwork default: {}", some(&unknown)),
@@ -104,7 +104,7 @@ fn node_addresses(facts: &ClusterFacts, settings: &Settings) -> Finding {
             }
         }
     }
-    check.ok("no node has an address of pods, services or joins")
+    check.ok("no node's address is in a pod, service or join range")
 }
 
 fn overlap(a: &IpNet, b: &IpNet) -> bool {

@@ -81,7 +81,7 @@ fn word(module: Module) -> &'static str {
         Module::Loaded => "loaded",
         Module::Loadable => "loadable",
         Module::Absent => "not part of this kernel",
-        Module::Unknown => "not loaded, and /lib/modules is not to be seen from here",
+        Module::Unknown => "not loaded, and /lib/modules is not visible here",
     }
 }
 
@@ -97,7 +97,7 @@ fn conntrack(facts: &NodeFacts) -> Finding {
         (Some(count), Some(max)) => check.ok(format!("{count} of {max} connections are tracked")),
         _ => check.warning(
             "the kernel's connection tracking (nf_conntrack) is not loaded",
-            "run modprobe nf_conntrack on the node, and make it last in /etc/modules-load.d",
+            "run modprobe nf_conntrack on the node, and add it to /etc/modules-load.d to keep it after a reboot",
         ),
     }
 }

@@ -92,7 +92,7 @@ fn workloads(facts: &ClusterFacts) -> Vec<Finding> {
         let nothing = format!("namespace {namespace} has no workload of Netloom");
         return vec![match agents {
             true => check.warning(
-                format!("{nothing}, though agents are at work on the nodes"),
+                format!("{nothing}, although agents run on the nodes"),
                 "fine if they are run by something else; otherwise give the namespace with --namespace",
             ),
             false => check.failed(nothing, "install Netloom (docs/install.md), or give its namespace with --namespace"),

@@ -90,7 +90,7 @@ fn kube_proxy_rules(facts: &NodeFacts) -> Finding {
         return check.ok("no rules of kube-proxy");
     }
     check.warning(
-        format!("rules of kube-proxy are still there ({}): they translate what Netloom translates, with backends of the past", some(&found)),
+        format!("rules of kube-proxy are still there ({}): they translate what Netloom translates, with outdated backends", some(&found)),
         "remove kube-proxy (kubectl -n kube-system delete daemonset kube-proxy), then on the node: kube-proxy --cleanup, or restart the node",
     )
 }

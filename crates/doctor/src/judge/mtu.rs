@@ -63,7 +63,7 @@ fn room_for_packets(underlay: &Device, room: u32, ours: &[&Device]) -> Finding {
             some(&large)
         ),
         format!(
-            "raise the MTU of {} to what it was, or give the agent --mtu {room} and make the pods of this node anew",
+            "raise the MTU of {} to what it was, or give the agent --mtu {room} and recreate the pods of this node",
             underlay.name
         ),
     )
@@ -84,7 +84,7 @@ fn agreement(ours: &[&Device]) -> Finding {
                     "devices on br-int have MTUs {}: the setting was changed while pods ran",
                     some(&sizes)
                 ),
-                "make the older pods of this node anew, so that all have the MTU of today",
+                "recreate the older pods of this node, so that all have the current MTU",
             )
         }
     }

@@ -308,7 +308,7 @@ fn one_thing_wrong_with_a_cluster_is_one_finding() {
             ("kubernetes/workloads", Failed, "StatefulSet/netloom-ovn is missing", |f| {
                 f.workloads.as_mut().unwrap().remove(0);
             }),
-            ("kubernetes/workloads", Warning, "agents are at work", |f| {
+            ("kubernetes/workloads", Warning, "agents run on the nodes", |f| {
                 f.workloads = Ok(Vec::new())
             }),
             ("kubernetes/images", Warning, "netloom:0.2.0", |f| {

@@ -31,7 +31,7 @@ pub enum Module {
     Loadable,
     /// Not part of this kernel.
     Absent,
-    /// /lib/modules of this kernel is not to be seen from here.
+    /// /lib/modules of this kernel is not visible here.
     Unknown,
 }
 

@@ -46,7 +46,7 @@ fn in_use(old: &Read, new: &Read) -> Option<String> {
     }
     let list = |values: Vec<String>| values.join(" and ");
     Some(format!(
-        "subnets and gateways cannot change while pods are on it, which keep {} with {}; delete them, or make another Network",
+        "subnets and gateways cannot change while pods are on it, which keep {} with {}; delete them, or create another Network",
         list(old.subnets.iter().map(ToString::to_string).collect()),
         list(old.gateways.iter().map(ToString::to_string).collect())
     ))

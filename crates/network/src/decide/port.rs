@@ -69,7 +69,7 @@ impl NewPort<'_> {
         if subnets.is_empty() {
             // The scheduler chose the node of a pod, which will have subnets in time. A person chose that of a machine.
             if name.owner.machine().is_some() && !view.has_node(node) {
-                let why = format!("there is no node {node}; make a port with the name of a node in spec.node");
+                let why = format!("there is no node {node}; create another Port with an existing node in spec.node");
                 return Err(("NodeUnknown", why));
             }
             return Ok(None);

@@ -108,7 +108,7 @@ pub struct RankedPolicy {
     pub subject: Selection,
     /// What it says, the first rule that matches being the one that counts.
     pub rules: BTreeMap<Direction, Vec<RankedRule>>,
-    /// What the user has to mend.
+    /// What the user has to fix.
     pub complaints: Vec<String>,
 }
 

@@ -93,12 +93,12 @@ fn read_rule(namespace: &str, direction: Direction, number: usize, rule: &RuleSp
         Direction::Ingress => ("from", &rule.from, "to", &rule.to),
         Direction::Egress => ("to", &rule.to, "from", &rule.from),
     };
-    if !misplaced.is_empty() {
+    if misplaced.is_some() {
         return Err(format!(".{other}: {} rules have {field}; rename it", direction.as_str()));
     }
     refuse_unknown(&rule.unknown)?;
     let peer = |(place, peer)| read_peer(namespace, peer).map_err(|why| format!(".{field}[{place}]{why}"));
-    let peers = written.iter().enumerate().map(peer).collect::<Result<Vec<_>, _>>()?;
+    let peers = written.iter().flatten().enumerate().map(peer).collect::<Result<Vec<_>, _>>()?;
     let port = |(place, port)| read_port(port).map_err(|why| format!(".ports[{place}]{why}"));
     let ports = rule.ports.iter().enumerate().map(port).collect::<Result<Vec<_>, _>>()?;
     Ok(Rule {

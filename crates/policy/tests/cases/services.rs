@@ -111,9 +111,9 @@ fn a_node_port_leads_to_the_backends() {
     assert_eq!(
         verdict.notes,
         [
-            "TCP 30080 is a node port: if the node itself translates it, the backend sees the node's service port instead of address 198.51.100.1, which no policy allows by labels",
-            "service a/web has externalTrafficPolicy Cluster: its backends see the address of a node's gateway, not address 198.51.100.1, by \
-             which this was judged",
+            "TCP 30080 is a node port: if the node itself translates it, the backend sees the node's service port instead of address 198.51.100.1, which label selectors never match",
+            "service a/web has externalTrafficPolicy Cluster: its backends see the address of a node's gateway, not address 198.51.100.1, which \
+             was used here",
         ]
     );
 }

@@ -85,7 +85,7 @@ pub fn microflows(cluster: &Cluster, question: &Question, flow: &Flow) -> Result
         return Err("policies with the same priority contradict each other, so OVN may take either".to_owned());
     }
     if service.is_some() && flow.isolation.is_some() {
-        return Err("ovn-trace has a service's address translated before it comes to the isolation of namespaces".to_owned());
+        return Err("ovn-trace translates a service's address before it evaluates the isolation of namespaces".to_owned());
     }
     let outport = match &flow.to.party {
         Party::Pod(name) => Some(port_name(name)),

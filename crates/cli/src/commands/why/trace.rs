@@ -95,7 +95,7 @@ impl Tracer {
                 kubeconfig,
                 pod: pod.clone(),
             }),
-            None => bail!("no way to the Southbound database is known: this is no lab, and no pod of the cluster has the databases"),
+            None => bail!("the Southbound database cannot be reached: this is not a lab, and no pod of the databases was found"),
         }
     }
 
@@ -183,7 +183,7 @@ impl Trace {
         for (flow, number) in verdict.flows.iter().zip(first..) {
             let itself = flow.from.party == flow.to.party && matches!(flow.from.party, Party::Pod(_));
             let microflows = match microflow::microflows(&living.cluster, question, flow) {
-                _ if itself => Err("a pod's way to itself is not simulated".to_owned()),
+                _ if itself => Err("traffic of a pod to itself is not traced".to_owned()),
                 Ok(microflows) if living.kube_proxy && microflows.iter().any(|way| way.backend.is_some()) => {
                     Err("kube-proxy translates services, so OVN does not see which backend it chooses".to_owned())
                 }

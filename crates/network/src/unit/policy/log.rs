@@ -63,7 +63,7 @@ pub(super) fn put_meter(annotation: &str, asker: &str, owner: &ObjectRef, fragme
         [Some(_), Some(_)] => {}
         _ => {
             let why =
-                format!("{POLICY_LOG}: \"{annotation}\" says nothing; write dropped, allowed, all or none (until then nothing is logged)");
+                format!("{POLICY_LOG}: \"{annotation}\" is unknown; write dropped, allowed, all or none (until then nothing is logged)");
             return fragment.problems.push(Problem::new(owner.clone(), "InvalidPolicyLog", why));
         }
     }

@@ -190,7 +190,7 @@ pub fn selector() -> impl Strategy<Value = LabelSelector> {
 
 fn rule(ingress: bool) -> impl Strategy<Value = RuleSpec> {
     (prop::collection::vec(peer(), 0..3), prop::collection::vec(port(), 0..3)).prop_map(move |(peers, ports)| {
-        let (from, to) = if ingress { (peers, vec![]) } else { (vec![], peers) };
+        let (from, to) = if ingress { (Some(peers), None) } else { (None, Some(peers)) };
         RuleSpec {
             from,
             to,
