@@ -4,6 +4,6 @@
 use std::ops::RangeInclusive;
 
 /// Of what the node itself sends.
-pub const OF_NODE: RangeInclusive<u16> = 1024..=60999;
-/// Of what it translates for others.
-pub const OF_OTHERS: RangeInclusive<u16> = 61000..=65535;
+pub const OF_NODE: RangeInclusive<u16> = 1024..=16383;
+/// Of what it translates for others. They are many: whoever uses up all of these takes the node port away from the rest.
+pub const OF_OTHERS: RangeInclusive<u16> = 16384..=65535;

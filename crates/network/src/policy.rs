@@ -243,6 +243,19 @@ pub enum Peer {
     Nodes(Selector),
 }
 
+impl Peer {
+    /// How many ranges of addresses it is written as in OVN.
+    pub(crate) fn ranges(&self) -> usize {
+        match self {
+            Self::Addresses(ranges) => ranges.len(),
+            Self::Pods(_) | Self::Nodes(_) => 0,
+        }
+    }
+}
+
+/// Most ranges of addresses in one condition: each is a flow or more on every node concerned, and OVN takes half a millisecond for it.
+pub(crate) const MOST_RANGES: usize = 2000;
+
 /// Ports of one protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtocolPorts {

@@ -366,6 +366,39 @@ fn who_has_an_address_keeps_it_and_the_other_gets_it_when_that_is_gone() {
 }
 
 #[test]
+fn a_mistake_in_a_pool_takes_no_address_away() {
+    let waits = Service {
+        external_ips: vec![IpAddr::from([198, 51, 100, 1])],
+        ..service(1)
+    };
+    let mut planner = planner([
+        node(1),
+        pool("public", "198.51.100.1-198.51.100.9"),
+        Object::Service(named("a"), load_balancer(2)),
+    ]);
+    planner.apply(Object::Service(named("b"), waits));
+    compile(&mut planner);
+    let holder = |planner: &Planner| {
+        let has = |name: &&str| vips(planner, &format!("service_default_{name}_tcp")).contains_key("198.51.100.1:80");
+        ["a", "b"].into_iter().filter(has).collect::<Vec<_>>()
+    };
+    assert_eq!(holder(&planner), ["a"]);
+    planner.apply(pool("public", "198.51.100.1-198.51.100.999"));
+    compile(&mut planner);
+    assert_eq!(holder(&planner), ["a"], "with the mistake");
+    planner.apply(pool("public", "198.51.100.1-198.51.100.9"));
+    compile(&mut planner);
+    assert_eq!(holder(&planner), ["a"], "without it");
+    planner.apply(pool("public", "198.51.100.2-198.51.100.9"));
+    compile(&mut planner);
+    assert_eq!(
+        holder(&planner),
+        Vec::<&str>::new(),
+        "a pool that is read and does not have it takes it back"
+    );
+}
+
+#[test]
 fn an_address_of_no_pool_that_allows_the_namespace_is_refused() {
     let wants = |address: [u8; 4]| Service {
         external_ips: vec![IpAddr::from(address)],

@@ -5,7 +5,7 @@ mod changes;
 
 use changes::{addresses, compile, planner};
 use netloom_kubernetes::manifest;
-use netloom_network::rows::Acl;
+use netloom_network::rows::{Acl, LoadBalancer};
 use netloom_network::{Key, Object, Planner, RowId};
 use serde_json::{Value, json};
 
@@ -62,10 +62,10 @@ fn isolating_a_namespace_touches_its_own_pods_once_there_is_another() {
     compile(&mut planner);
     assert_eq!((ports(&planner, "isolation/pods"), ports(&planner, "network/blue-vn")), (60, 20));
     assert_eq!(addresses(&planner, "isolation/pods/4").len(), 20);
-    // The second touches 20 pods: each has a port in its network and two addresses in two sets. Its group, two sets, two pairs of ACLs.
+    // The second touches 20 pods: each has a port in its network and two addresses in two sets. Its group, two sets, five ACLs.
     planner.apply(namespace("green", "pods"));
     assert_eq!(planner.marked(), 21);
-    assert_eq!(compile(&mut planner), (7, 4 + 20 * 5));
+    assert_eq!(compile(&mut planner), (8, 5 + 20 * 5));
     // One pod more in an open namespace: its port, on its switch, in one group.
     planner.apply(pod("grey", "more", &json!({})));
     assert_eq!(planner.marked(), 1);
@@ -213,4 +213,54 @@ fn a_log_touches_what_decides_in_the_namespace_and_no_pod() {
     planner.apply(asking("none"));
     compile(&mut planner);
     assert!(*planner.desired() == before);
+}
+
+/// An endpoint slice of service `red/web` that names a pod of its own for an address.
+fn slice(address: &str) -> Object {
+    let metadata = json!({ "name": "web-1", "namespace": "red", "labels": { "kubernetes.io/service-name": "web" } });
+    let endpoint = json!({ "addresses": [address], "targetRef": { "kind": "Pod", "namespace": "red", "name": "web" } });
+    object(
+        &json!({ "kind": "EndpointSlice", "metadata": metadata, "addressType": "IPv4", "ports": [{ "port": 80 }], "endpoints": [endpoint] }),
+    )
+}
+
+#[test]
+fn an_address_that_no_pod_has_is_no_endpoint_while_pods_are_isolated() {
+    let mut planner = planner([
+        node(),
+        namespace("blue", "pods"),
+        namespace("red", "none"),
+        service("red", "web", "10.96.0.7", &json!({})),
+        slice("10.244.0.5"),
+    ]);
+    let leads = |planner: &Planner| {
+        let balancers = planner.desired().table::<LoadBalancer>();
+        let backends: Vec<String> = balancers.flat_map(|(_, balancer)| balancer.vips.into_values()).collect();
+        backends.concat()
+    };
+    assert_eq!(leads(&planner), "", "whoever gets the address next may be isolated");
+    assert_eq!(planner.problems().len(), 0, "a pod that is being deleted is no mistake");
+    planner.apply(pod("blue", "db", &json!({})));
+    compile(&mut planner);
+    assert_eq!(leads(&planner), "", "an isolated pod of another namespace has it");
+    assert_eq!(planner.problems().first().map(|problem| problem.reason), Some("EndpointIsolated"));
+    planner.remove(&pod("blue", "db", &json!({})));
+    planner.apply(pod("red", "web", &json!({})));
+    planner.apply(slice("10.244.0.6"));
+    compile(&mut planner);
+    assert_eq!(leads(&planner), "10.244.0.6:80", "the pod that is meant has it");
+}
+
+#[test]
+fn an_address_that_a_service_was_refused_is_not_closed_to_others() {
+    let planner = planner([
+        node(),
+        namespace("open", "none"),
+        namespace("shut", "services"),
+        service("open", "web", "10.96.0.7", &json!({})),
+        service("shut", "thief", "10.96.0.7", &json!({})),
+        service("shut", "stray", "172.30.0.1", &json!({})),
+        service("shut", "own", "10.96.0.8", &json!({})),
+    ]);
+    assert_eq!(addresses(&planner, "isolation/services/4"), ["10.96.0.8".to_owned()].into());
 }

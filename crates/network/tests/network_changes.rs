@@ -302,3 +302,21 @@ fn the_records_are_read_back() {
     let slot = |name| records.network(name).map(|record| record.slot);
     assert_eq!((slot("blue"), slot("red")), (Some(0), Some(1)));
 }
+
+#[test]
+fn a_network_does_not_hide_a_node_from_its_pods() {
+    let behind = json!({ "subnets": ["192.168.0.0/24"], "routes": [{ "to": "172.30.0.0/24", "via": "192.168.0.9" }] });
+    let mut planner = planner([
+        node(1),
+        network("blue", &behind),
+        network("green", &json!({ "subnets": ["172.30.0.0/24"] })),
+    ]);
+    assert_eq!(problems(&planner), ["Network/blue InvalidNetwork", "Network/green InvalidNetwork"]);
+    planner.remove(&node(1));
+    compile(&mut planner);
+    assert_eq!(problems(&planner), Vec::<String>::new(), "no node has an address there");
+    // What is in force stays, with the problem: its pods would lose their addresses.
+    planner.apply(node(1));
+    compile(&mut planner);
+    assert_eq!(problems(&planner), ["Network/blue InvalidNetwork", "Network/green InvalidNetwork"]);
+}

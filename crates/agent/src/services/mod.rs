@@ -185,13 +185,20 @@ impl Converge for Services {
         let offer = self.node.southbound.read(|state| {
             let terms = Terms::read(state, name)?;
             let vips = Vips::read(state, &terms, name);
-            let management = state.binding(&Role::Management.port_of(name))?.assignment.as_ref().ok()?;
-            Some((terms, vips, management.clone()))
+            let assignment = |role: Role| state.binding(&role.port_of(name))?.assignment.as_ref().ok();
+            let management = assignment(Role::Management)?;
+            // What leads to services is beside what leads to pods, or a part of it.
+            let of_services = assignment(Role::Service).into_iter().flat_map(|service| &service.routes);
+            let of_services = of_services.filter(|range| !management.routes.iter().any(|own| own.contains(*range)));
+            let inside: Vec<IpNet> = management.routes.iter().chain(of_services).copied().collect();
+            Some((terms, vips, management.clone(), inside))
         });
         // Not assigned, or the databases are away: what is there stays as it is.
-        let Some((terms, vips, management)) = offer else { return Ok(()) };
+        let Some((terms, vips, management, inside)) = offer else {
+            return Ok(());
+        };
         self.check_forwarding(&terms)?;
-        self.set_table(&terms, management.routes, vips).await?;
+        self.set_table(&terms, inside, vips).await?;
         let native = |gateways: &[IpAddr]| match terms.gateway {
             ServiceMode::Native => gateways.to_vec(),
             // It has its own ways.

@@ -37,7 +37,8 @@ pub fn change(removed: &Vips, added: &Vips) -> String {
 }
 
 /// What has a source of the cluster's own ranges comes in by one of the node's ports, or where answers to it go out. Whoever sends so from
-/// elsewhere would be taken for a pod, or for a pod's own node, by the policies of those the host forwards to.
+/// elsewhere would be taken for a pod, or for a pod's own node, by the policies of those the host forwards to. And what is addressed to these
+/// ranges does not come in by the uplink: pods and services are reached from outside by addresses that are published.
 fn guard(script: &mut String, inside: &[IpNet]) {
     let (service, management) = (Role::Service.device(), Role::Management.device());
     script.push_str("  chain guard {\n    type filter hook prerouting priority raw; policy accept;\n");
@@ -46,11 +47,12 @@ fn guard(script: &mut String, inside: &[IpNet]) {
         let inside = inside.iter().filter(|range| range.addr().is_ipv4() == ipv4);
         let inside: Vec<String> = inside.map(ToString::to_string).collect();
         if !inside.is_empty() {
+            let inside = inside.join(", ");
             let _ = writeln!(
                 script,
-                "    iifname != {{ \"lo\", \"{management}\", \"{service}\" }} {family} saddr {{ {} }} fib saddr . iif oif missing drop",
-                inside.join(", ")
+                "    iifname != {{ \"lo\", \"{management}\", \"{service}\" }} {family} saddr {{ {inside} }} fib saddr . iif oif missing drop"
             );
+            let _ = writeln!(script, "    iifname \"{EXTERNAL_BRIDGE}\" {family} daddr {{ {inside} }} drop");
         }
     }
     script.push_str("  }\n");
@@ -231,7 +233,9 @@ table inet netloom {
   chain guard {
     type filter hook prerouting priority raw; policy accept;
     iifname != { "lo", "netloom0", "netloom1" } ip saddr { 10.244.0.0/16 } fib saddr . iif oif missing drop
+    iifname "br-ex" ip daddr { 10.244.0.0/16 } drop
     iifname != { "lo", "netloom0", "netloom1" } ip6 saddr { fd00:10:244::/48 } fib saddr . iif oif missing drop
+    iifname "br-ex" ip6 daddr { fd00:10:244::/48 } drop
   }
   set node-ports4 { type inet_proto . inet_service; }
   set local-node-ports4 { type inet_proto . inet_service; }
@@ -266,11 +270,11 @@ table inet netloom {
   }
   chain postrouting {
     type nat hook postrouting priority srcnat - 1; policy accept;
-    oifname "netloom1" meta l4proto { tcp, udp, sctp } fib saddr type local snat ip to 10.244.1.3:1024-60999
-    oifname "netloom1" meta l4proto { tcp, udp, sctp } snat ip to 10.244.1.3:61000-65535
+    oifname "netloom1" meta l4proto { tcp, udp, sctp } fib saddr type local snat ip to 10.244.1.3:1024-16383
+    oifname "netloom1" meta l4proto { tcp, udp, sctp } snat ip to 10.244.1.3:16384-65535
     oifname "netloom1" snat ip to 10.244.1.3
-    oifname "netloom1" meta l4proto { tcp, udp, sctp } fib saddr type local snat ip6 to [fd00:10:244:1::3]:1024-60999
-    oifname "netloom1" meta l4proto { tcp, udp, sctp } snat ip6 to [fd00:10:244:1::3]:61000-65535
+    oifname "netloom1" meta l4proto { tcp, udp, sctp } fib saddr type local snat ip6 to [fd00:10:244:1::3]:1024-16383
+    oifname "netloom1" meta l4proto { tcp, udp, sctp } snat ip6 to [fd00:10:244:1::3]:16384-65535
     oifname "netloom1" snat ip6 to fd00:10:244:1::3
   }
 }
@@ -291,7 +295,9 @@ table inet netloom {
   chain guard {
     type filter hook prerouting priority raw; policy accept;
     iifname != { "lo", "netloom0", "netloom1" } ip saddr { 10.244.0.0/16 } fib saddr . iif oif missing drop
+    iifname "br-ex" ip daddr { 10.244.0.0/16 } drop
     iifname != { "lo", "netloom0", "netloom1" } ip6 saddr { fd00:10:244::/48 } fib saddr . iif oif missing drop
+    iifname "br-ex" ip6 daddr { fd00:10:244::/48 } drop
   }
   chain postrouting {
     type nat hook postrouting priority srcnat - 1; policy accept;

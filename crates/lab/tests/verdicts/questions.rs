@@ -91,7 +91,7 @@ impl Question {
         let protocol = self.ask.protocol.to_string().to_lowercase();
         format!(
             "inport == \"{}\" && eth.src == {} && eth.dst == {} && {ip}.src == {source} && {ip}.dst == {destination} && ip.ttl == 64 && \
-             {protocol}.src == 40000 && {protocol}.dst == {}",
+             {protocol}.src == 10000 && {protocol}.dst == {}",
             self.from.name, self.from.mac, self.next_hop, self.ask.port
         )
     }

@@ -126,6 +126,11 @@ impl<'a> View<'a> {
         self.keys(&self.cluster.of_services.pools).next().is_some()
     }
 
+    /// Whether there is a pool that cannot be used.
+    pub(crate) fn has_unusable_pools(&self) -> bool {
+        self.usable_pools().count() < self.keys(&self.cluster.of_services.pools).count()
+    }
+
     /// Pools that can be used: they were read, and the cluster network does not use their addresses for itself.
     pub(crate) fn usable_pools(&self) -> impl Iterator<Item = (&'a String, &'a Pool)> + use<'a> {
         let settings = self.settings();

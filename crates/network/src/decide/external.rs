@@ -178,6 +178,11 @@ impl Request<'_> {
 
     /// Whether the service may have an address; if not, why.
     fn check(&self, address: IpAddr) -> Result<(), String> {
+        // A mistake in a pool takes no address away: others may wait for it.
+        let recorded = self.view.external_addresses(self.name, &self.service.uid).contains(&address);
+        if recorded && self.view.has_unusable_pools() {
+            return Ok(());
+        }
         let Some((pool, found)) = self.view.usable_pools().find(|(_, pool)| pool.contains(address)) else {
             return Err(format!(
                 "{address} is in no ExternalPool; ask for one that is, or add a pool with it (kubectl get externalpools)"

@@ -18,8 +18,9 @@ pub(super) fn decide(view: &View<'_>, name: &str) -> Outcome {
     };
     let usable = read.as_ref().map_err(Clone::clone).and_then(|read| {
         let conflict = view.settings().and_then(|settings| read.conflict(settings));
+        let hides = || hides_node(view, read);
         let in_use = || record.and_then(|record| in_use(&record.read, read)).filter(|_| is_populated());
-        conflict.or_else(in_use).map_or(Ok(read), Err)
+        conflict.or_else(hides).or_else(in_use).map_or(Ok(read), Err)
     });
     let refuse = |reason, why: &str| keep().but(Problem::new(view.custom_network_ref(name), reason, why));
     match usable {
@@ -37,6 +38,19 @@ pub(super) fn decide(view: &View<'_>, name: &str) -> Outcome {
             ),
         },
     }
+}
+
+/// A node whose address its pods would look for in the network, or behind a pod of it.
+fn hides_node(view: &View<'_>, read: &Read) -> Option<String> {
+    let routes = read.routes.iter().map(|route| ("route to", &route.to));
+    let mut ranges = read.subnets.iter().map(|subnet| ("subnet", subnet)).chain(routes);
+    let nodes = view.node_addresses();
+    ranges.find_map(|(what, range)| {
+        let address = nodes.iter().map(|(address, _)| address).find(|address| range.contains(*address))?;
+        Some(format!(
+            "{what} {range} contains {address}, the address of a node; choose another range"
+        ))
+    })
 }
 
 /// Why what a network says now cannot be in force while pods are on it, which would lose their addresses.

@@ -2,36 +2,25 @@
 
 use ipnet::IpNet;
 
-/// `whole` without `parts`, in ranges that do not overlap.
+/// `whole` without `parts`, in ranges that do not overlap, in order.
 pub fn without(whole: IpNet, parts: &[IpNet]) -> Vec<IpNet> {
-    let mut left = vec![whole];
-    for part in parts {
-        left = left.into_iter().flat_map(|range| cut(range, *part)).collect();
-    }
-    left.sort();
+    let mut left = Vec::new();
+    carve(whole, parts.to_vec(), &mut left);
     left
 }
 
-/// Halves `range` until `part` is one of the halves, and leaves that one out.
-fn cut(range: IpNet, part: IpNet) -> Vec<IpNet> {
-    if part.contains(&range) {
-        return Vec::new();
+/// Halves a range until nothing of a half is left out, or all of it.
+fn carve(range: IpNet, parts: Vec<IpNet>, left: &mut Vec<IpNet>) {
+    let parts: Vec<IpNet> = parts
+        .into_iter()
+        .filter(|part| range.contains(part) || part.contains(&range))
+        .collect();
+    if parts.is_empty() {
+        left.push(range);
+    } else if !parts.iter().any(|part| part.contains(&range)) {
+        let halves = range.subnets(range.prefix_len() + 1).into_iter().flatten();
+        halves.for_each(|half| carve(half, parts.clone(), left));
     }
-    let (mut left, mut rest) = (Vec::new(), range);
-    while rest.contains(&part) && rest != part {
-        let Ok(halves) = rest.subnets(rest.prefix_len() + 1) else { break };
-        for half in halves {
-            if half.contains(&part) {
-                rest = half;
-            } else {
-                left.push(half);
-            }
-        }
-    }
-    if rest != part {
-        left.push(rest); // they have nothing in common
-    }
-    left
 }
 
 #[cfg(test)]
@@ -63,5 +52,6 @@ mod tests {
             nets(&["10.0.0.128/25"])
         );
         assert_eq!(without_text("fd00::/126", &["fd00::/127"]), nets(&["fd00::2/127"]));
+        assert_eq!(without_text("10.0.0.0/24", &["10.0.1.0/24", "fd00::/64"]), nets(&["10.0.0.0/24"]));
     }
 }

@@ -8,8 +8,8 @@ use ipnet::IpNet;
 
 use crate::policy::block::without;
 use crate::policy::{
-    BlockSpec, Direction, LabelSelector, Namespaces, NetworkPolicySpec, NumberOrName, Peer, PeerSpec, Policy, PortSpec, ProtocolPorts,
-    Rule, RuleSpec, Selection, Selector, Unknown, Which,
+    BlockSpec, Direction, LabelSelector, MOST_RANGES, Namespaces, NetworkPolicySpec, NumberOrName, Peer, PeerSpec, Policy, PortSpec,
+    ProtocolPorts, Rule, RuleSpec, Selection, Selector, Unknown, Which,
 };
 use crate::service::Protocol;
 
@@ -99,6 +99,12 @@ fn read_rule(namespace: &str, direction: Direction, number: usize, rule: &RuleSp
     refuse_unknown(&rule.unknown)?;
     let peer = |(place, peer)| read_peer(namespace, peer).map_err(|why| format!(".{field}[{place}]{why}"));
     let peers = written.iter().flatten().enumerate().map(peer).collect::<Result<Vec<_>, _>>()?;
+    let ranges: usize = peers.iter().map(Peer::ranges).sum();
+    if ranges > MOST_RANGES {
+        return Err(format!(
+            ".{field}: its ipBlocks are {ranges} ranges, exceptions cut out, and a rule has at most {MOST_RANGES}; write fewer exceptions, or larger ones"
+        ));
+    }
     let port = |(place, port)| read_port(port).map_err(|why| format!(".ports[{place}]{why}"));
     let ports = rule.ports.iter().enumerate().map(port).collect::<Result<Vec<_>, _>>()?;
     Ok(Rule {
@@ -194,4 +200,45 @@ pub(super) fn is_name(name: &str) -> bool {
         .split('-')
         .all(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
     fits && words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_of_too_many_ranges_allows_nothing() {
+        let except = |count: u32| {
+            let addresses = (0..count).map(|number| std::net::Ipv4Addr::from(0x0a00_0000 + number * 2));
+            addresses.map(|address| format!("{address}/32")).collect::<Vec<_>>()
+        };
+        let rules = |count| {
+            let block = BlockSpec {
+                cidr: "10.0.0.0/8".to_owned(),
+                except: except(count),
+                ..BlockSpec::default()
+            };
+            let peer = PeerSpec {
+                ip_block: Some(block),
+                ..PeerSpec::default()
+            };
+            let rule = RuleSpec {
+                from: Some(vec![peer]),
+                ..RuleSpec::default()
+            };
+            let spec = NetworkPolicySpec {
+                ingress: vec![rule],
+                ..NetworkPolicySpec::default()
+            };
+            let policy = read("default", &spec);
+            (policy.rules.get(&Direction::Ingress).map(Vec::len), policy.complaints)
+        };
+        assert_eq!(rules(1000).0, Some(1));
+        let (allowed, complaints) = rules(4000);
+        assert_eq!(allowed, Some(0));
+        assert!(
+            complaints[0].starts_with("spec.ingress[0].from: its ipBlocks are 4"),
+            "{complaints:?}"
+        );
+    }
 }

@@ -120,13 +120,15 @@ fn compile_port(name: &str, port: &str, networks: &[IpNet], on: &Key, owner: &Ob
     Some(peer)
 }
 
-/// A pod's address in the network is for the network itself. Anywhere else it would be taken for somebody else's, and who sends by the router
-/// to a neighbour would not be known by the port it came from. What may pass is said first: of "all but this" OVN makes a flow for each bit.
+/// A pod's address in the network is for the network itself. Anywhere else it would be taken for another's, and who sends by the router
+/// to a neighbour would not be known by the port it came from. The same holds for addresses behind a pod of the network: answers would not
+/// find their way back. What may pass is said first: of "all but this" OVN makes a flow for each bit.
 fn compile_fence(name: &str, read: &Read, owner: &ObjectRef, fragment: &mut Fragment) {
     for (subnet, gateway) in read.subnets.iter().zip(&read.gateways) {
         let ip = if is_ipv4(subnet) { "ip4" } else { "ip6" };
         let behind = read.routes.iter().filter(|route| is_ipv4(&route.to) == is_ipv4(subnet));
         let behind: Vec<String> = behind.map(|route| route.to.to_string()).collect();
+        let from_behind = (!behind.is_empty()).then(|| ("from-behind", "drop", format!("{ip}.src == {{{}}}", behind.join(", "))));
         let rules = [
             // The router's own answers.
             Some(("router", "allow", format!("{ip}.src == {gateway}"))),
@@ -137,6 +139,7 @@ fn compile_fence(name: &str, read: &Read, owner: &ObjectRef, fragment: &mut Frag
                 ("behind", "allow", condition)
             }),
             Some(("elsewhere", "drop", format!("{ip}.src == {subnet}"))),
+            from_behind,
         ];
         for ((what, action, condition), priority) in rules.into_iter().flatten().zip((0..=FENCE_PRIORITY).rev()) {
             let key = Key::new(format!("fence/network/{name}/{subnet}/{what}"));

@@ -78,6 +78,13 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
     isolation::compile(view, name, &it.subnets, fragment);
 
     for address in view.node(name).into_iter().flat_map(|node| &node.addresses) {
+        if settings
+            .range_of(*address)
+            .or_else(|| settings.service_range_of(*address))
+            .is_some()
+        {
+            continue;
+        }
         let via = management.iter().find(|ip| ip.addr().is_ipv4() == address.is_ipv4());
         let Some(via) = via.filter(|_| view.node_at(*address) == Some(&it.name.to_owned())) else {
             continue;
@@ -266,7 +273,8 @@ fn problems(view: &View<'_>, name: &str) -> Vec<Problem> {
                 format!("its address {address} is also that of Node/{other}, which pods reach by it; give each node an address of its own"),
             ));
         }
-        if let Some(range) = view.settings().and_then(|settings| settings.range_of(*address)) {
+        let settings = view.settings();
+        if let Some(range) = settings.and_then(|it| it.range_of(*address).or_else(|| it.service_range_of(*address))) {
             problems.push(problem(
                 "AddressOverlap",
                 format!(

@@ -24,7 +24,7 @@ use crate::unit::Fragment;
 use crate::unit::policy::{app, network};
 use crate::unit::service::backends::gather;
 use crate::unit::service::balancers::Balancers;
-use crate::unit::service::frontends::frontends;
+use crate::unit::service::frontends::{cluster_addresses, frontends};
 
 /// How many addresses a problem names at most.
 const NAMED: usize = 5;
@@ -41,7 +41,8 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, fragment: &mut Fragme
         return;
     }
     if view.is_closed(name) {
-        network::close_service(view, &name.namespace, &service.cluster_ips, fragment);
+        let served = cluster_addresses(view, settings, name, service, &mut Vec::new());
+        network::close_service(view, &name.namespace, &served, fragment);
         fragment.problems.extend(unpublished(view, settings, name, service));
     }
     let health = read_annotations(view, name, service, fragment);

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// How often a packet may be looked up in connection tracking; each time it is new.
 const LOOKUPS: usize = 8;
 /// A source port as clients have it.
-const SOURCE_PORT: u16 = 40_000;
+const SOURCE_PORT: u16 = 10_000;
 
 /// One packet to trace.
 #[derive(Clone, Debug, PartialEq, Eq)]

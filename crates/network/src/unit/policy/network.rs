@@ -222,10 +222,12 @@ impl Rows<'_> {
             // A network spans nodes, and on each OVN knows no ports of a group but the node's own.
             from.push(Term::new("neighbours", sent_by(&Shared::Neighbours.key())));
         }
-        // What is sent on the link names no address of a pod: to all, or to the address every interface makes for itself.
+        // What is sent on the link names no address of a pod: to all, or to the address every interface makes for itself. A frame for one
+        // pod may hold a packet for all.
         let to = vec![
             Term::new("all", "ip && eth.mcast".to_owned()),
-            Term::new("link-local", "ip6.dst == fe80::/10".to_owned()),
+            Term::new("multicast", "ip4.dst == {224.0.0.0/4, 255.255.255.255}".to_owned()),
+            Term::new("link-local", "ip6.dst == {fe80::/10, ff00::/8}".to_owned()),
         ];
         self.put_acl("link", group, Stage::Arrival, CLOSED, "drop", &clause::every(&[from, to]));
     }

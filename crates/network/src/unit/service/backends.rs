@@ -132,12 +132,13 @@ pub(crate) fn gather<'a>(
     let mut left_out = LeftOut::default();
     let isolates = view.uses(Feature::Isolates);
     let mut is_left_out = |endpoint: &Endpoint| {
-        // That an endpoint is a pod's is believed where nobody is isolated; the pod may not have its address yet.
+        // That an endpoint is a pod's is believed while no pod is isolated.
         if !settings.is_pod_address(endpoint.address) || (endpoint.pod && !isolates) {
             return false;
         }
         let found = match view.holder(Space::Cluster, endpoint.address) {
-            None if endpoint.pod => return false,
+            // A pod that is gone, or one that has no address yet. Whoever gets the address next may be isolated.
+            None if endpoint.pod => return true,
             None => &mut left_out.without_pod,
             Some(holder) if is_isolated(view, name, holder) => &mut left_out.isolated,
             Some(_) => return false,

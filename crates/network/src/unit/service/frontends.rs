@@ -103,7 +103,7 @@ fn with_backends<'a>(
 
 /// A service's addresses inside the cluster: those in the ranges of services that no other service has. The API server gives no others; what it
 /// did not give is nobody's to take.
-fn cluster_addresses(
+pub(super) fn cluster_addresses(
     view: &View<'_>,
     settings: &Settings,
     name: &ServiceName,

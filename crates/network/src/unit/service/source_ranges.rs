@@ -13,6 +13,7 @@ use crate::decide::external::of_load_balancer;
 use crate::ipam::SERVICE_HOST;
 use crate::key::Key;
 use crate::northbound::{ids, put};
+use crate::policy::MOST_RANGES;
 use crate::problem::Problem;
 use crate::rows::{Acl, PortGroup};
 use crate::service::{Family, Protocol, Service, ServiceKind, ServiceName};
@@ -105,6 +106,11 @@ fn read(texts: &[String]) -> Result<Vec<IpNet>, String> {
             )
         })
     };
+    if texts.len() > MOST_RANGES {
+        return Err(format!(
+            "spec.loadBalancerSourceRanges: it has more than {MOST_RANGES} ranges, so no client may use the address; write fewer, larger ones"
+        ));
+    }
     let mut ranges = texts.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     ranges.sort();
     ranges.dedup();

@@ -87,9 +87,9 @@ fn a_pod_elsewhere_is_behind_the_router_in_both_families() {
         flows,
         [
             "inport == \"shop/web\" && eth.src == 0a:00:00:00:01:05 && eth.dst == 0a:00:00:00:01:01 && ip4.src == 10.0.1.5 && \
-             ip4.dst == 10.0.2.5 && ip.ttl == 64 && tcp.src == 40000 && tcp.dst == 5432",
+             ip4.dst == 10.0.2.5 && ip.ttl == 64 && tcp.src == 10000 && tcp.dst == 5432",
             "inport == \"shop/web\" && eth.src == 0a:00:00:00:01:05 && eth.dst == 0a:00:00:00:01:01 && ip6.src == fd00:1::5 && \
-             ip6.dst == fd00:2::5 && ip.ttl == 64 && tcp.src == 40000 && tcp.dst == 5432",
+             ip6.dst == fd00:2::5 && ip.ttl == 64 && tcp.src == 10000 && tcp.dst == 5432",
         ]
     );
 }
@@ -146,7 +146,7 @@ fn a_service_is_asked_for_one_backend() {
         words[0]
             .last()
             .unwrap()
-            .ends_with("ip4.dst == 10.96.0.7 && ip.ttl == 64 && tcp.src == 40000 && tcp.dst == 80")
+            .ends_with("ip4.dst == 10.96.0.7 && ip.ttl == 64 && tcp.src == 10000 && tcp.dst == 80")
     );
     assert!(words[1].last().unwrap().contains("ip6.dst == fd00:96::7"));
     // By address it is one family; a headless service is its pods.
