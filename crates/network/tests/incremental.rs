@@ -290,6 +290,35 @@ fn a_service_serves_five_hundred_endpoints_and_says_once_that_it_leaves_some_out
 }
 
 #[test]
+fn many_ports_share_what_a_service_may_cost_a_node() {
+    let ports = |count: u16| {
+        let port = |number| ServicePort {
+            name: format!("p{number}"),
+            port: number,
+            ..ServicePort::default()
+        };
+        (1..=count).map(port).collect::<Vec<_>>()
+    };
+    let mut endpoints = slice("crowded", 0..500);
+    if let Object::EndpointSlice(_, slice) = &mut endpoints {
+        let of_port = |port: ServicePort| SlicePort {
+            name: port.name,
+            ..slice.ports[0].clone()
+        };
+        slice.ports = ports(200).into_iter().map(of_port).collect();
+    }
+    let crowded = Service {
+        ports: ports(200),
+        ..service(1)
+    };
+    let planner = planner([node(1), Object::Service(named("crowded"), crowded), endpoints]);
+    let served = vips(&planner, "service_default_crowded_tcp");
+    let backends: usize = served.values().map(|backends| backends.split(',').count()).sum();
+    assert_eq!((served.len(), backends), (200, 30_000));
+    assert_eq!(reasons(&planner), ["TooManyEndpoints"]);
+}
+
+#[test]
 fn the_mode_changes_at_any_time_and_leaves_nothing_behind() {
     let network = |mode: &str| {
         let cidr = ClusterCidrSpec {

@@ -64,6 +64,7 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, fragment: &mut Fragme
         owner: view.service_ref(name),
         health,
         most: 0,
+        limit: 0,
         hosts: false,
     };
     balancers.compile(&frontends, fragment);

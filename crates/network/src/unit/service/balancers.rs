@@ -23,6 +23,8 @@ use crate::unit::{Fragment, GATEWAYS_GROUP, NETWORKS_GROUP, SERVICES_GROUP, comm
 
 /// Most backends of one address and port: `ovs-vswitchd` cannot describe larger groups to its clients.
 pub(crate) const MOST_BACKENDS: usize = 500;
+/// Most backends of all addresses and ports of a service: every node carries each of them in memory, twice.
+const MOST_IN_ALL: usize = 30_000;
 
 /// Where a load balancer works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub(super) struct Balancers<'a> {
     pub(super) health: Option<HealthCheck>,
     /// Most endpoints any address and port would have.
     pub(super) most: usize,
+    /// Most that each is given.
+    pub(super) limit: usize,
     /// Whether some endpoint is in a host's network; asked only where nodes serve each for itself.
     pub(super) hosts: bool,
 }
@@ -65,16 +69,18 @@ impl Balancers<'_> {
     pub(super) fn compile(&mut self, frontends: &[Frontend<'_>], fragment: &mut Fragment) {
         let mut all = frontends.iter().flat_map(|frontend| frontend.endpoints.all());
         self.hosts = self.service.external_local && all.any(|backend| self.is_in_host(backend));
+        self.limit = MOST_BACKENDS.min(MOST_IN_ALL / frontends.len().max(1)).max(1);
         for protocol in Protocol::ALL {
             let of_protocol: Vec<&Frontend<'_>> = frontends.iter().filter(|f| f.protocol == protocol).collect();
             self.compile_site(Site::Switch, protocol, &of_protocol, fragment);
             let external: Vec<&Frontend<'_>> = of_protocol.into_iter().filter(|f| f.reach == Reach::Everywhere).collect();
             self.compile_site(Site::Gateway, protocol, &external, fragment);
         }
-        if self.most > MOST_BACKENDS {
+        if self.most > self.limit {
             // Without how many: with each that comes and goes it would be said again.
             let why = format!(
-                "it has more endpoints than the {MOST_BACKENDS} that a service serves; the others get no traffic; spread them over several services"
+                "it has more endpoints than the {} that each of its ports is served with; the others get no traffic; spread them over several services",
+                self.limit
             );
             fragment.problems.push(Problem::new(self.owner.clone(), "TooManyEndpoints", why));
         }
@@ -135,7 +141,7 @@ impl Balancers<'_> {
         for frontend in frontends {
             let mut backends = self.backends(site, audience, frontend);
             self.most = self.most.max(backends.len());
-            backends.truncate(MOST_BACKENDS);
+            backends.truncate(self.limit);
             starved |= backends.is_empty() && self.is_local(site, frontend) && !frontend.endpoints.is_empty();
             let texts: Vec<String> = backends.iter().map(|backend| self.target(site, backend).to_string()).collect();
             row.vips.insert(frontend.at.to_string(), texts.join(","));
