@@ -25,7 +25,7 @@ use netloom_contract::name::{management_port, service_port};
 
 /// Device settings of both ports: a packet from a pod to a node port comes in by one and leaves by the other, and what
 /// comes in may have a source that is routed elsewhere (loose reverse path filter).
-const COMMON: [(&str, &str, &str); 5] = [
+const COMMON: [(&str, &str, &str); 6] = [
     ("ipv4", "rp_filter", "2"),
     ("ipv4", "forwarding", "1"),
     ("ipv6", "forwarding", "1"),
@@ -33,9 +33,11 @@ const COMMON: [(&str, &str, &str); 5] = [
     ("ipv6", "force_forwarding", "1"),
     // Their addresses come from the controller, which keeps them unique: they can be used at once.
     ("ipv6", "accept_dad", "0"),
+    // No pod is the node's router.
+    ("ipv6", "accept_ra", "0"),
 ];
-/// Further settings of the service port: it must not answer for the addresses of others or take new ones.
-const SERVICE: [(&str, &str, &str); 2] = [("ipv4", "arp_ignore", "1"), ("ipv6", "accept_ra", "0")];
+/// Further settings of the service port: it must not answer for the addresses of others.
+const SERVICE: [(&str, &str, &str); 1] = [("ipv4", "arp_ignore", "1")];
 
 /// An address the service port has although nobody uses it: on a device without any, the kernel's reverse path filter
 /// is always strict, and the host's global setting may turn it on.

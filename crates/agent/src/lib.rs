@@ -2,10 +2,10 @@
 //! the node's side of services.
 //!
 //! ```text
-//! netloom-cni ──► cni (attach, detach, check, status) ──► net     links, addresses, routes, fence
+//! netloom-cni ──► cni (attach, detach, check, status) ──► net     links, addresses, routes, fence, guard
 //!                   │ waits on                       └──► switch  local OVS database
 //!                   └──► southbound  ports of this chassis
-//! host_port, gateway, services, published, machines ── converge ──► the same, whenever something they depend on changes
+//! host_port, gateway, services, published, machines, guards ── converge ──► the same, whenever something they depend on changes
 //! set_up, uplink, install, readiness ── converge, if asked for ──► the node itself, from an empty switch to pods
 //! removal ── takes all of it away again
 //! ```
@@ -18,6 +18,7 @@ pub mod cni;
 pub mod databases;
 mod directory;
 pub mod gateway;
+mod guards;
 mod health;
 mod host_port;
 pub mod install;
@@ -53,6 +54,7 @@ use tracing::{info, warn};
 
 use crate::databases::Southbound;
 use crate::gateway::annotation::Annotation;
+use crate::guards::Guards;
 use crate::host_port::{HostPort, Role};
 use crate::install::{Files, Install};
 use crate::machines::Machines;
@@ -323,6 +325,7 @@ async fn keep(
         converge(Published::new(node.clone(), kernel.clone(), deletions.clone())),
         converge(HealthChecks::new(node.clone())),
         converge(Machines::new(node.clone())),
+        converge(Guards::new(node.clone(), deletions.clone())),
     );
 }
 

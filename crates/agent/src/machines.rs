@@ -45,7 +45,7 @@ impl Machines {
 }
 
 /// Whether an interface is that of a machine.
-fn is_machine(row: &Interface) -> bool {
+pub fn is_machine(row: &Interface) -> bool {
     let of_machine = |id: &String| PodPort::parse(id).is_some_and(|port| port.is_machine());
     row.sandbox().is_none() && row.external_ids.get(external_id::IFACE_ID).is_some_and(of_machine)
 }

@@ -33,7 +33,27 @@ fn pods_are_attached_and_reach_each_other() {
     world.del(&b);
     assert!(world.veths().is_empty());
     assert!(world.interfaces_of(&a.port()).is_empty());
-    assert!(!world.sh("nft list ruleset").contains("chain nl"), "no fence is left");
+    assert!(!world.sh("nft list ruleset").contains("chain nl"), "no fence and no guard is left");
+}
+
+/// What it drops is tried with packets in the lab.
+#[test]
+fn every_pod_has_a_guard_also_after_a_firewall_was_set_up_anew() {
+    let world = World::ready();
+    let (a, b) = (world.pod("a", 10), world.pod("b", 11));
+    world.add(&a);
+    world.add(&b);
+    let guards = || {
+        world
+            .sh("nft list ruleset | grep -c 'hook egress device \"nl' || true")
+            .trim()
+            .to_owned()
+    };
+    assert_eq!(guards(), "2");
+    world.sh("nft delete table netdev netloom-guard");
+    world.wait_until(|| guards() == "2");
+    world.del(&a);
+    assert_eq!(guards(), "1");
 }
 
 #[test]

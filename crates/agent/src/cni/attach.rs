@@ -22,7 +22,7 @@ use crate::net::announcement::{Owner, announce};
 use crate::net::netlink::LinkChange;
 use crate::net::netns::Netns;
 use crate::net::route::{MAIN, NextHop};
-use crate::net::{fence, offload};
+use crate::net::{fence, guard, offload};
 use crate::node::{INTEGRATION_BRIDGE, Node, veth_name};
 use crate::published::mapping;
 use crate::southbound::SouthboundState;
@@ -181,7 +181,12 @@ async fn make_link(node: &Node, device: &str, ifname: &str, netns_path: &Path, m
         node.netlink.add_veth(device, ifname, netns.fd(), mtu).await?;
     }
     let userspace = node.switch.read(|state| state.is_userspace(INTEGRATION_BRIDGE));
-    let raise = async { if userspace { fence::raise(device).await } else { Ok(()) } };
+    let raise = async {
+        if userspace {
+            fence::raise(device).await?;
+        }
+        guard::raise(&[device.to_owned()]).await
+    };
     let up = async {
         if let Some(host) = node.netlink.link(device).await? {
             node.netlink

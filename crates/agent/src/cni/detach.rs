@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::error::CniError;
 use super::request::{Request, Sandbox};
-use crate::net::fence;
 use crate::net::watch::is_pod_veth;
+use crate::net::{fence, guard};
 use crate::node::{INTEGRATION_BRIDGE, Node, veth_name};
 use crate::switch::Interface;
 
@@ -98,7 +98,7 @@ pub async fn sweep(node: &Node) -> Result<(), CniError> {
     Ok(())
 }
 
-/// Deletes devices and their fences; tells how many devices were there.
+/// Deletes devices, their fences and their guards; tells how many devices were there.
 pub async fn remove_devices(node: &Node, devices: &[String]) -> Result<usize, CniError> {
     let mut gone = 0;
     if devices.is_empty() {
@@ -112,5 +112,6 @@ pub async fn remove_devices(node: &Node, devices: &[String]) -> Result<usize, Cn
     if node.switch.read(|state| state.is_userspace(INTEGRATION_BRIDGE)) {
         fence::lower(devices).await?;
     }
+    guard::lower(devices).await?;
     Ok(gone)
 }

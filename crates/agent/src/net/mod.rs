@@ -1,10 +1,11 @@
 //! The kernel's side of the node: links, addresses, routes and rules by netlink, device settings, nftables, tracked
-//! connections, a pod's namespace, checksum offload, and the fence of the userspace datapath. Nothing here knows CNI,
+//! connections, a pod's namespace, checksum offload, the guard of pods and the fence of the userspace datapath. Nothing here knows CNI,
 //! OVN or Kubernetes.
 
 pub mod announcement;
 pub mod conntrack;
 pub mod fence;
+pub mod guard;
 pub mod link_config;
 pub mod netlink;
 pub mod netns;

@@ -15,8 +15,8 @@ use crate::gateway::EXTERNAL_BRIDGE;
 use crate::host_port::Role;
 use crate::install::{self, Files};
 use crate::net::link_config::LinkConfig;
-use crate::net::nft;
 use crate::net::watch::is_pod_veth;
+use crate::net::{guard, nft};
 use crate::node::{INTEGRATION_BRIDGE, Node};
 use crate::services::RULES;
 use crate::set_up::plan;
@@ -62,7 +62,8 @@ pub async fn clean(node: &Node, scope: &Scope, kernel: &mut watch::Receiver<u64>
         done(remove_configuration(node).await.context("remove the configuration of the switch"));
     }
     done(wait_until_gone(node, scope, kernel).await);
-    let tables = ["inet netloom", "inet netloom-ports", "netdev netloom"].map(|table| format!("add table {table}\ndelete table {table}\n"));
+    let tables = ["inet netloom", "inet netloom-ports", "netdev netloom", guard::TABLE];
+    let tables = tables.map(|table| format!("add table {table}\ndelete table {table}\n"));
     done(
         nft::run("delete the nftables tables of netloom", tables.concat())
             .await

@@ -12,7 +12,7 @@ use crate::check::expression::tokens::{Token, tokens};
 use crate::ipam::Mac;
 
 /// Predicates, and fields of one bit, that stand alone.
-const PREDICATES: [&str; 15] = [
+const PREDICATES: [&str; 16] = [
     "ip",
     "ip4",
     "ip6",
@@ -21,6 +21,7 @@ const PREDICATES: [&str; 15] = [
     "sctp",
     "icmp4",
     "icmp6",
+    "igmp",
     "eth.mcast",
     "ct.trk",
     "ct.new",

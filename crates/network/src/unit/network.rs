@@ -79,6 +79,7 @@ pub(super) fn compile(view: &View<'_>, fragment: &mut Fragment) {
 
     services(view.uses(Feature::Networks), fragment, &owner);
     guard_tunnels(&owner, fragment);
+    guard_links(&owner, fragment);
     reject_unserved(settings, &owner, fragment);
 
     let addresses = settings.join_addresses(0);
@@ -116,6 +117,29 @@ fn guard_tunnels(owner: &ObjectRef, fragment: &mut Fragment) {
         ..Default::default()
     };
     put(fragment, &key, row).add_to::<PortGroup>(fragment, &hosts(), "acls");
+}
+
+/// No pod configures its neighbours: addresses are ours to give, and no switch here has a querier. OVN lets router advertisements and MLD queries
+/// pass before any ACL; agents keep those away from pods.
+fn guard_links(owner: &ObjectRef, fragment: &mut Fragment) {
+    let rules = [
+        ("dhcp4", "udp.src == 67 && udp.dst == 68"),
+        ("dhcp6", "udp.src == 547 && udp.dst == 546"),
+        // Queries and reports have one protocol, and a group's query goes to the address that reports to it go to.
+        ("igmp", "igmp"),
+    ];
+    for (what, condition) in rules {
+        let key = Key::new(format!("inside/link/{what}"));
+        let row = Acl {
+            action: "drop".to_owned(),
+            direction: "from-lport".to_owned(),
+            priority: PRIORITY,
+            match_: condition.to_owned(),
+            external_ids: ids(&key, owner),
+            ..Default::default()
+        };
+        put(fragment, &key, row).add_to::<PortGroup>(fragment, &inside(), "acls");
+    }
 }
 
 /// What is addressed to a service that does not exist, or to a port it does not have, would leave by the uplink. Whoever sends it is told.
