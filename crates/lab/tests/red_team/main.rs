@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod link;
+mod neighbours;
+mod outside;
 mod place;
+mod services;
+mod tunnels;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -6,7 +6,10 @@ use std::thread;
 use netloom_lab_fixtures::world::Checked;
 
 const ATTACKER: &str = include_str!("attacker.py");
-const VICTIM: &str = include_str!("victim.py");
+/// Says what a pod receives.
+pub const VICTIM: &str = include_str!("victim.py");
+/// Says what a node sees.
+pub const WATCHER: &str = include_str!("watcher.py");
 /// Rounds of frames that a victim must have seen the end of. The userspace datapath loses a frame now and then that it has not seen the like of;
 /// none is lost in all of them.
 const ROUNDS: &str = "12";
@@ -79,11 +82,13 @@ impl Link<'_> {
             while !watching.iter().all(thread::ScopedJoinHandle::is_finished) {
                 attacker.run(&["python3", "-c", ATTACKER, &told.to_string()]).unwrap();
             }
-            let seen = |said: String| said.lines().map(str::to_owned).filter(|tag| tag != "end").collect();
-            watching
-                .into_iter()
-                .map(|watching| seen(watching.join().unwrap().unwrap()))
-                .collect()
+            let seen = watching.into_iter().map(|watching| tags(&watching.join().unwrap().unwrap()));
+            seen.map(|tags| tags.into_iter().collect()).collect()
         })
     }
+}
+
+/// The tags that were seen, without those that end a round.
+pub fn tags(said: &str) -> Vec<String> {
+    said.lines().filter(|tag| !tag.ends_with("end")).map(str::to_owned).collect()
 }
