@@ -245,6 +245,18 @@ def honest_multicast(name):
     return ethernet(ALL6, 0x86DD, udp(OWN_LINK, "ff02::1", 9, 9, f"RED:{name};".encode()))
 
 
+def multicast_in_a_frame_for_one(name):
+    return datagram(name, OWN4, "224.0.0.1")
+
+
+def broadcast_in_a_frame_for_one(name):
+    return datagram(name, OWN4, "255.255.255.255")
+
+
+def multicast_in_a_frame_for_one_v6(name):
+    return datagram(name, OWN6, "ff02::1")
+
+
 raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 raw.bind(("eth0", 0))
 for name in told["frames"]:

@@ -80,3 +80,30 @@ fn a_pod_is_nobody_but_itself_on_a_network() {
     };
     try_all(&link, &["honest_multicast"]);
 }
+
+/// Packets for all of a link, each in a frame for the victim alone.
+const FOR_ONE: &[&str] = &[
+    "broadcast_in_a_frame_for_one",
+    "multicast_in_a_frame_for_one",
+    "multicast_in_a_frame_for_one_v6",
+];
+
+#[test]
+fn a_frame_for_one_pod_brings_no_packet_for_all_into_an_isolated_namespace() {
+    let closed = namespace("red-closed", "netloom.io/isolation: services") + &pod("red-closed", "victim", "node1");
+    let objects = closed + &pod("red-closed", "friend", "node1") + &namespace("red-open", "") + &pods("red-open");
+    let lab = lab_with(&objects);
+    let router = Place::of_router(&lab, "cluster-router_to_switch_node1");
+    let open = Link {
+        lab: &lab,
+        namespace: "red-open",
+        router,
+    };
+    assert_eq!(
+        open.attack(FOR_ONE, &["victim"])[0],
+        set(FOR_ONE),
+        "such frames arrive where they may"
+    );
+    let seen = open.attack_other(FOR_ONE, ("red-closed", "victim", "friend"));
+    assert_eq!(seen, set(&[]), "what a pod of an isolated namespace received");
+}

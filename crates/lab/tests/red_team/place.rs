@@ -88,6 +88,32 @@ impl Link<'_> {
     }
 }
 
+impl Link<'_> {
+    /// Lets the attacker send these frames to a pod of another namespace, until that has seen some rounds; a friend of it there ends each. Whose
+    /// tags it has seen.
+    pub fn attack_other(&self, frames: &[&str], (namespace, victim, friend): (&str, &str, &str)) -> BTreeSet<String> {
+        let told = |own: Place, frames: &[&str], ends: &[String]| {
+            let victim = Place::of_pod(self.lab, namespace, victim).json();
+            serde_json::json!({
+                "frames": frames, "ends": ends, "own": own.json(), "router": self.router.json(), "neighbour": &victim, "victim": &victim,
+            })
+            .to_string()
+        };
+        let end = super::addresses(self.lab, namespace, victim)[0].to_string();
+        let attack = told(Place::of_pod(self.lab, self.namespace, "attacker"), frames, &[]);
+        let round = told(Place::of_pod(self.lab, namespace, friend), &[], &[end]);
+        thread::scope(|scope| {
+            let watching = scope.spawn(|| self.lab.pod(namespace, victim).run(&["python3", "-c", VICTIM, "eth0", ROUNDS]));
+            while !watching.is_finished() {
+                let attacker = self.lab.pod(self.namespace, "attacker");
+                attacker.run(&["python3", "-c", ATTACKER, &attack]).unwrap();
+                self.lab.pod(namespace, friend).run(&["python3", "-c", ATTACKER, &round]).unwrap();
+            }
+            tags(&watching.join().unwrap().unwrap()).into_iter().collect()
+        })
+    }
+}
+
 /// The tags that were seen, without those that end a round.
 pub fn tags(said: &str) -> Vec<String> {
     said.lines().filter(|tag| !tag.ends_with("end")).map(str::to_owned).collect()
