@@ -168,7 +168,7 @@ impl Sync {
         self.metrics.set_role(self.connected, self.active);
     }
 
-    /// Another controller may have decided since we last looked, so its records replace ours.
+    /// Another controller may have decided since we last looked, so its records replace ours. All it wrote was observed before the lock.
     fn take_over(&mut self) {
         info!("active");
         self.active = true;

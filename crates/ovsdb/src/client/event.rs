@@ -27,7 +27,7 @@ pub enum Event {
     Snapshot(Replica),
     /// Rows changed, by one or more transactions.
     Update(Changes),
-    /// The lock is held from now on.
+    /// The lock is held from now on, and all that its last holder changed is in the events before this one.
     Locked,
     /// The lock was taken away by another client; this one queues for it again.
     Stolen,

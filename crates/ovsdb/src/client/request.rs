@@ -28,6 +28,11 @@ pub(super) enum Pending {
     },
     /// Lock or steal, and who waits for it besides ourselves.
     Lock(Option<Reply>),
+    /// What puts the lock behind the changes of its last holder, who waits for it, and which turn with the lock it is for.
+    Turn {
+        turn: u64,
+        reply: Option<Reply>,
+    },
     Unlock(Option<Reply>),
     /// A changed condition, with the one to return to should the server refuse it.
     Condition {

@@ -16,6 +16,7 @@ use crate::transaction::{ErrorKind, Failure, OperationError, OperationResult, Tr
 
 use super::request::{MonitorMethod, Pending};
 use super::session::{ROWS, SERVER, Session, answer};
+use super::task::Reply;
 use super::{ClientError, ConnectError, Event, TransactError};
 
 impl Session<'_> {
@@ -60,10 +61,11 @@ impl Session<'_> {
                 Ok(())
             }
             ("locked", lock) if Some(lock) == self.task.options.lock.as_deref() => {
-                self.locked();
+                self.locked(None);
                 Ok(())
             }
             ("stolen", lock) if Some(lock) == self.task.options.lock.as_deref() => {
+                self.turn += 1;
                 self.task.set_status(|status| status.locked = false);
                 self.task.emit(Event::Stolen);
                 self.request_unlock(None);
@@ -125,9 +127,10 @@ impl Session<'_> {
             }
             (Pending::Lock(reply), Ok(result)) => {
                 if result.get("locked").and_then(Value::as_bool) == Some(true) {
-                    self.locked();
+                    self.locked(reply);
+                } else {
+                    answer(reply, Ok(()));
                 }
-                answer(reply, Ok(()));
                 Ok(())
             }
             (Pending::Lock(Some(reply)), Err(error)) => {
@@ -135,7 +138,9 @@ impl Session<'_> {
                 Ok(())
             }
             (Pending::Lock(None), Err(error)) => Err(ConnectError::Refused { method: "lock", error }),
+            (Pending::Turn { turn, reply }, outcome) => self.caught_up(turn, reply, outcome),
             (Pending::Unlock(reply), _) => {
+                self.turn += 1;
                 if self.task.status().locked {
                     self.task.set_status(|status| status.locked = false);
                     self.task.emit(Event::Unlocked);
@@ -222,9 +227,40 @@ impl Session<'_> {
         applied
     }
 
-    fn locked(&mut self) {
-        self.task.set_status(|status| status.locked = true);
-        self.task.emit(Event::Locked);
+    /// The lock is ours, but the server says so before it sends what the last holder changed. It answers a transaction after all
+    /// changes that were made before it, also those that a cluster has yet to agree on, so one that changes nothing is awaited first.
+    fn locked(&mut self, reply: Option<Reply>) {
+        self.turn += 1;
+        let turn = self.turn;
+        let (database, lock) = (&self.task.options.database, self.task.options.lock.as_deref().unwrap_or_default());
+        let params = json!([database, Operation::assert(lock)]);
+        self.request("transact", params, Pending::Turn { turn, reply });
+    }
+
+    /// The replica shows what the last holder changed: the lock can be used, unless it was lost meanwhile.
+    fn caught_up(&mut self, turn: u64, reply: Option<Reply>, outcome: Result<Value, OperationError>) -> Result<(), ConnectError> {
+        let asserted = outcome.and_then(|results| match results.get(0) {
+            Some(result) if result.get("error").is_none() => Ok(()),
+            Some(error) => Err(OperationError::from_json(error)),
+            None => Err(OperationError::from_json(&results)),
+        });
+        match asserted {
+            Ok(()) if turn == self.turn => {
+                self.task.set_status(|status| status.locked = true);
+                self.task.emit(Event::Locked);
+            }
+            // Another has the lock by now; the notification says so too, and this client is in the queue again.
+            Ok(())
+            | Err(OperationError {
+                kind: ErrorKind::NotOwner, ..
+            }) => {}
+            Err(error) => {
+                answer(reply, Err(ClientError::Refused(error.clone())));
+                return Err(ConnectError::Refused { method: "transact", error });
+            }
+        }
+        answer(reply, Ok(()));
+        Ok(())
     }
 }
 

@@ -56,6 +56,8 @@ pub(super) struct Session<'a> {
     next_id: u64,
     pub(super) pending: HashMap<u64, Pending>,
     pub(super) membership: Membership,
+    /// Counts how often the lock was given to us or taken away, so that an answer about an earlier turn changes nothing.
+    pub(super) turn: u64,
     /// The schema, once the replica is current; until then there is nothing to serve commands with.
     pub(super) ready: Option<Arc<Schema>>,
 }
@@ -74,6 +76,7 @@ impl<'a> Session<'a> {
             next_id: 0,
             pending: HashMap::new(),
             membership: Membership::default(),
+            turn: 0,
             ready: None,
         }
     }
@@ -264,7 +267,7 @@ impl<'a> Session<'a> {
     fn abandon(&mut self, pending: Pending) {
         match pending {
             Pending::Transact { reply, .. } => drop(reply.send(Err(TransactError::Disconnected))),
-            Pending::Lock(reply) | Pending::Unlock(reply) => answer(reply, Err(ClientError::Disconnected)),
+            Pending::Lock(reply) | Pending::Unlock(reply) | Pending::Turn { reply, .. } => answer(reply, Err(ClientError::Disconnected)),
             Pending::Condition { table, reply, .. } => {
                 // Whether the server changed the condition is unknown, so the next copy must be a fresh one.
                 self.task.last_transaction = None;
