@@ -22,6 +22,7 @@ mod watch;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -42,6 +43,10 @@ pub struct Options {
     pub northbound: String,
     /// The Service whose endpoints are the database's members, instead of `northbound`.
     pub databases: Option<Service>,
+    /// After this long without a sign of life the database is probed; after as long again it is given up.
+    pub probe: Duration,
+    /// How many operations a transaction may have; what differs by more is committed in several.
+    pub largest_commit: usize,
     /// Where to serve `/metrics`, `/healthz` and `/readyz`.
     pub http: Option<SocketAddr>,
     /// Certificates for `ssl:` remotes.
@@ -100,6 +105,7 @@ async fn control(
     ovsdb.lock = Some(LOCK.to_owned());
     ovsdb.leader_only = true;
     ovsdb.tls = options.tls.clone();
+    ovsdb.probe = options.probe;
     let (northbound, events) = Client::start(ovsdb);
     let follow = async {
         match members {
@@ -110,7 +116,7 @@ async fn control(
 
     let (changes, incoming) = mpsc::channel(4096);
     let (findings, reported) = tokio::sync::watch::channel(findings::Findings::default());
-    let sync = sync::Sync::new(northbound.clone(), Arc::clone(metrics), findings);
+    let sync = sync::Sync::new(northbound.clone(), options.largest_commit, Arc::clone(metrics), findings);
     tokio::select! {
         () = follow => bail!("the watch of the databases' members ended"),
         ended = watch::run(client.clone(), changes) => ended.context("watch Kubernetes"),

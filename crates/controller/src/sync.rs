@@ -66,6 +66,8 @@ pub struct Sync {
     stalled: bool,
     /// What was last sent is in the database.
     committed: bool,
+    /// How many operations a transaction may have.
+    largest_commit: usize,
     commits: Commits,
     findings: watch::Sender<Findings>,
     unpublished: Unpublished,
@@ -73,8 +75,9 @@ pub struct Sync {
 
 impl Sync {
     /// A loop that has seen nothing yet.
-    pub fn new(northbound: Client, metrics: Arc<Metrics>, findings: watch::Sender<Findings>) -> Self {
+    pub fn new(northbound: Client, largest_commit: usize, metrics: Arc<Metrics>, findings: watch::Sender<Findings>) -> Self {
         Self {
+            largest_commit,
             commits: Commits::new(northbound, Arc::clone(&metrics)),
             metrics,
             planner: Planner::default(),
@@ -233,7 +236,10 @@ impl Sync {
         if !scope.is_empty() {
             let transaction = diff(&self.observed, self.planner.desired(), &scope);
             self.metrics.planned(started.elapsed());
-            if self.commits.send(transaction) {
+            if self
+                .commits
+                .send_at_most(self.largest_commit, transaction, &self.observed, &self.planner)
+            {
                 return;
             }
         }

@@ -34,7 +34,7 @@ fn operations(observed: &Northbound, desired: &Northbound, rows: &BTreeSet<RowId
             (_, None) => {}
         }
     }
-    let mutates = mutates(observed, desired, members);
+    let mutates = mutates(observed, desired, rows, members);
     Transaction(inserts.into_iter().chain(updates).chain(mutates).chain(deletes).collect())
 }
 
@@ -79,11 +79,14 @@ struct Delta {
     added: Vec<Atom>,
 }
 
-/// Mutations of collections whose row exists before and after. Members that are rows of somebody else stay.
-fn mutates(observed: &Northbound, desired: &Northbound, members: &BTreeSet<Member>) -> Vec<Operation> {
+/// Mutations of collections whose row exists before and after, even if it is to be deleted later. Members that are rows of somebody else
+/// stay.
+fn mutates(observed: &Northbound, desired: &Northbound, rows: &BTreeSet<RowId>, members: &BTreeSet<Member>) -> Vec<Operation> {
     let mut deltas: BTreeMap<RowId, BTreeMap<&'static str, Delta>> = BTreeMap::new();
+    let is_deleted_later = |id: &RowId| observed.row(id).is_some() && !rows.contains(id);
     for member in members {
-        if observed.existing(&member.row).is_none() || desired.row(&member.row).is_none() {
+        let stays = desired.row(&member.row).is_some() || is_deleted_later(&member.row);
+        if observed.existing(&member.row).is_none() || !stays {
             continue;
         }
         let delta = deltas.entry(member.row).or_default().entry(member.column).or_default();

@@ -5,6 +5,7 @@
 //! [`compile`] of the same cluster, the oracle it is tested against.
 
 mod graph;
+mod parts;
 mod records;
 mod scope;
 mod weave;
@@ -20,12 +21,11 @@ pub use weave::News;
 use crate::cluster::{Cluster, Object, View};
 use crate::decide::{Decision, Outcome, Rank};
 use crate::facts::Changes;
-use crate::northbound::{Northbound, RowId, depth};
+use crate::northbound::Northbound;
 use crate::plan::graph::Graph;
 use crate::plan::weave::Woven;
 use crate::problem::{ObjectRef, Problem};
 use crate::status::Shows;
-use crate::unit::Unit;
 
 /// Everything of a cluster at once: what the incremental path must equal.
 pub fn compile(cluster: &Cluster) -> (Northbound, Vec<Problem>) {
@@ -171,26 +171,5 @@ impl Planner {
             None => Some(part.scope.clone()),
             Some(unit) => self.woven.scope_of(self.graph.id_of_unit(unit)?),
         }
-    }
-
-    /// All that may differ from `observed`, in parts that can be committed one after the other: every unit, those that own
-    /// collections first, then each row nobody wants any more, those that hold others first.
-    pub fn parts(&self, observed: &Northbound) -> Vec<Part> {
-        let units: BTreeMap<&Unit, Scope> = self
-            .graph
-            .units()
-            .filter_map(|(id, unit)| Some((unit, self.woven.scope_of(id)?)))
-            .collect();
-        let units = units.into_iter().map(|(unit, scope)| (Some(unit.clone()), scope));
-        let mut unwanted: BTreeMap<(usize, Option<RowId>), Scope> = BTreeMap::new();
-        let place = |id: Option<RowId>| (id.map_or(0, |id| depth(id.table)), id);
-        for (id, _) in observed.rows().filter(|(id, _)| self.desired().row(id).is_none()) {
-            unwanted.entry(place(Some(*id))).or_default().add_row(*id);
-        }
-        for member in observed.all_members().filter(|member| !self.desired().has(member)) {
-            unwanted.entry(place(member.held())).or_default().add_member(member);
-        }
-        let unwanted = unwanted.into_values().map(|scope| (None, scope));
-        units.chain(unwanted).map(|(unit, scope)| Part { unit, scope }).collect()
     }
 }

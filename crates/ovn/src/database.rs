@@ -27,6 +27,10 @@ use crate::file::{self, make_directory, remove_stale_lock, rename, text, tool};
 use crate::program::{Child, Manner, certificates, code, output, replace};
 use step::{File, Step};
 
+/// After how many milliseconds without a word from the leader a member asks for votes. A server that works on a large transaction, or writes
+/// the whole database anew, says nothing meanwhile; with OVN's own default, one second, it would lose its place for being busy.
+const ELECTION_TIMER: u32 = 5000;
+
 /// One member of a database.
 #[derive(Clone, Debug)]
 pub struct Member {
@@ -215,7 +219,9 @@ fn first_row(database: Database) -> &'static str {
 async fn make_cluster(member: &Member, content: &Path) -> Result<()> {
     let own = member.raft(member.address);
     info!(own, "making the cluster");
-    let arguments = ["create-cluster".to_owned(), text(&member.file()), text(content), own];
+    // Recorded in the file; those who join learn it from there. An administrator may change it while the cluster runs.
+    let timer = format!("--election-timer={ELECTION_TIMER}");
+    let arguments = [timer, "create-cluster".to_owned(), text(&member.file()), text(content), own];
     tool(arguments).await.map(drop)
 }
 

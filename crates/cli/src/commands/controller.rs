@@ -23,6 +23,12 @@ pub struct Controller {
     /// Service whose endpoints serve the databases, as NAMESPACE/NAME, instead of --northbound
     #[arg(long, env = "NETLOOM_DATABASES", conflicts_with = "northbound")]
     databases: Option<Service>,
+    /// After this long without a sign of life the Northbound database is probed, e.g. 5s; after as long again it is given up
+    #[arg(long, default_value = "5s", value_parser = process::duration)]
+    northbound_probe: Duration,
+    /// How many operations a transaction may have; what differs by more is committed in several
+    #[arg(long, value_name = "OPERATIONS", default_value_t = 2000)]
+    largest_commit: usize,
     /// Where to serve /metrics, /healthz and /readyz
     #[arg(long, default_value = "0.0.0.0:9641")]
     http: SocketAddr,
@@ -52,6 +58,8 @@ pub fn run(flags: Controller) -> Result<ExitCode> {
         kubeconfig: flags.kubeconfig,
         northbound: flags.northbound,
         databases: flags.databases,
+        probe: flags.northbound_probe,
+        largest_commit: flags.largest_commit,
         http: Some(flags.http),
         tls: Option::from(flags.tls).or(own),
         certificates,

@@ -1,5 +1,5 @@
-//! Commits: one transaction in flight at most. What the server refuses is committed in ever smaller groups of units, until only the unit it
-//! refuses is left out.
+//! Commits: one transaction in flight at most. A large difference is committed in several transactions, because a server does nothing else
+//! while it works on one. What the server refuses is committed in ever smaller groups of units, until only the unit it refuses is left out.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use netloom_network::{Northbound, Part, Planner, Scope, Unit, diff};
 use netloom_ovsdb::client::{Client, TransactError};
 use netloom_ovsdb::{ErrorKind, Operation, OperationResult, Transaction};
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use crate::metrics::Metrics;
 use crate::sync::LOCK;
@@ -37,7 +37,7 @@ pub(super) struct Commits {
     in_flight: Option<InFlight>,
     /// The parts in flight, if not everything was sent at once.
     attempt: Vec<Part>,
-    /// Groups of parts to commit by themselves because the server refused them together; the last is next.
+    /// Groups of parts to commit by themselves because together they are too large or were refused; the last is next.
     apart: Vec<Vec<Part>>,
     /// Parts the server refused by themselves, and what it said. They are tried again when they or rows of others change.
     refused: Vec<(Part, String)>,
@@ -87,7 +87,23 @@ impl Commits {
         true
     }
 
-    /// Sends the next group of what was refused together; says whether there was one.
+    /// Sends a transaction of what differs, or the first of several if it has more operations than `limit`; says whether there is anything
+    /// to send.
+    pub(super) fn send_at_most(&mut self, limit: usize, transaction: Transaction, observed: &Northbound, planner: &Planner) -> bool {
+        if transaction.len() <= limit {
+            return self.send(transaction);
+        }
+        self.apart = planner.batches(observed, limit);
+        info!(
+            operations = transaction.len(),
+            transactions = self.apart.len(),
+            "committing in several transactions"
+        );
+        self.apart.reverse();
+        self.send_apart(observed, planner)
+    }
+
+    /// Sends the next group of what is committed by itself; says whether there was one.
     pub(super) fn send_apart(&mut self, observed: &Northbound, planner: &Planner) -> bool {
         while let Some(parts) = self.apart.pop() {
             if self.send(difference(observed, planner, parts.iter())) {

@@ -7,6 +7,7 @@ mod cluster_policies;
 mod external;
 mod hands;
 mod isolation;
+mod large;
 mod outages;
 mod pods;
 mod policies;

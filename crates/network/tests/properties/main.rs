@@ -7,6 +7,7 @@
 //! Nothing is written on failure: a sequence worth keeping becomes a test in `counterexamples.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod batches;
 mod counterexamples;
 mod database;
 mod facts;

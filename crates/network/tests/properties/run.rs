@@ -2,6 +2,7 @@
 
 use netloom_network::{Cluster, Northbound, Object, Planner, Scope, check, decide, diff, plan};
 
+use crate::batches::{closed, in_batches};
 use crate::database::Database;
 use crate::facts::{self, Facts};
 use crate::membership;
@@ -172,8 +173,11 @@ impl Running {
             in_parts.apply(&diff(in_parts.observed(), self.active.desired(), &part.scope))?;
             in_parts.whole()?;
             self.active.scope_of(&part).ok_or("a part of a unit that is gone")?;
+            closed(&part, forward.desired(), in_parts.observed(), self.active.desired())?;
         }
-        same("the database after all parts", in_parts.observed(), self.active.desired())
+        same("the database after all parts", in_parts.observed(), self.active.desired())?;
+        in_batches(&self.active, Database::of(forward.desired()), 3)?;
+        in_batches(&self.active, Database::default(), 3).map(drop)
     }
 }
 
@@ -229,7 +233,7 @@ fn none(what: &str, found: Vec<String>) -> Result<(), String> {
     }
 }
 
-fn same<T: PartialEq + Compared>(what: &str, one: &T, other: &T) -> Result<(), String> {
+pub fn same<T: PartialEq + Compared>(what: &str, one: &T, other: &T) -> Result<(), String> {
     if one == other {
         Ok(())
     } else {
@@ -238,7 +242,7 @@ fn same<T: PartialEq + Compared>(what: &str, one: &T, other: &T) -> Result<(), S
 }
 
 /// What can be shown by how it differs.
-trait Compared {
+pub trait Compared {
     fn difference(&self, other: &Self) -> String;
 }
 

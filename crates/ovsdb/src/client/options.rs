@@ -23,7 +23,8 @@ pub struct Options {
     pub leader_only: bool,
     /// The files needed for `ssl:` remotes.
     pub tls: Option<Tls>,
-    /// After this long without a sign of life the server is probed; after as long again it is given up. Zero: never.
+    /// After this long without a sign of life the server is probed; after as long again it is given up. Zero: never. A server that
+    /// has the first copy to make or a large transaction to carry out gets more time for its answer.
     pub probe: Duration,
 }
 

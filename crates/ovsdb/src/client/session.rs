@@ -29,6 +29,9 @@ pub(super) const SERVER: &str = "server";
 /// The least time a server is given for the first copy of the content.
 const FIRST_COPY: Duration = Duration::from_secs(60);
 
+/// What a server is given for each operation of a transaction, many times what it takes.
+const OPERATION: Duration = Duration::from_millis(10);
+
 /// How a session ended.
 pub(super) enum End {
     /// All handles are gone.
@@ -135,12 +138,16 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// How long the answer to a probe may take. A server that puts together the first copy of a large database does nothing
-    /// else meanwhile, and would have to start over if we left.
+    /// How long the answer to a probe may take. A server that puts together the first copy of a large database, or works on a large
+    /// transaction, does nothing else meanwhile, and would have to start over if we left.
     fn patience(&self) -> Duration {
-        let probe = self.task.options.probe;
-        let copying = self.pending.values().any(|pending| matches!(pending, Pending::Monitor { .. }));
-        if copying { probe.max(FIRST_COPY) } else { probe }
+        let of = |pending: &Pending| match pending {
+            Pending::Monitor { .. } => FIRST_COPY,
+            Pending::Transact { transaction, .. } => OPERATION * u32::try_from(transaction.len()).unwrap_or(u32::MAX),
+            _ => Duration::ZERO,
+        };
+        let longest = self.pending.values().map(of).max().unwrap_or_default();
+        self.task.options.probe + longest
     }
 
     pub(super) fn request<P: Serialize>(&mut self, method: &str, params: P, pending: Pending) {

@@ -1,13 +1,19 @@
 //! A server that knows nothing but RFC 7047, played by the test itself.
 
+use std::time::Duration;
+
 use netloom_ovsdb::codec::Decoder;
 use netloom_ovsdb::message::Message;
-use netloom_ovsdb::{Client, Condition, ConnectError, Datum, Event, Options};
+use netloom_ovsdb::{Client, Condition, ConnectError, Datum, Event, Operation, Options};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{id, next, within};
+use crate::support::{id, next, until, within};
+
+/// How often the server is probed, and how many operations it has to carry out.
+const PROBE: Duration = Duration::from_millis(200);
+const OPERATIONS: usize = 500;
 
 fn schema() -> Value {
     json!({"name": "D", "version": "1.0.0", "tables": {"T": {"columns": {
@@ -35,6 +41,11 @@ async fn serve(mut stream: TcpStream) -> Vec<String> {
                     json!({"id": null, "method": "update", "params": ["rows", {"T": {&uuid: {
                         "old": {"tags": ["set", []]}, "new": {"name": "a", "tags": ["set", ["x", "y"]]}}}}]}),
                 ],
+                "transact" => {
+                    // Busy for many probe intervals.
+                    tokio::time::sleep(5 * PROBE).await;
+                    vec![json!({"id": request, "result": vec![json!({}); OPERATIONS], "error": null})]
+                }
                 _ => vec![json!({"id": request, "error": "unknown method"})],
             };
             methods.push(method);
@@ -49,6 +60,7 @@ async fn start(leader_only: bool, condition: Vec<Condition>) -> (TcpListener, Cl
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut options = Options::new(format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap(), "D");
     options.leader_only = leader_only;
+    options.probe = PROBE;
     options.monitor = vec![netloom_ovsdb::MonitorTable {
         condition,
         ..netloom_ovsdb::MonitorTable::all("T")
@@ -86,4 +98,15 @@ async fn a_condition_that_cannot_be_had_is_an_error() {
         panic!()
     };
     assert!(matches!(reason, ConnectError::Unsupported(_)), "{reason}");
+}
+
+#[tokio::test]
+async fn a_server_is_not_given_up_while_it_works_on_a_large_transaction() {
+    let (listener, client, mut events) = start(false, Vec::new()).await;
+    let server = tokio::spawn(serve(within(listener.accept()).await.unwrap().0));
+    until(&mut events, |event| matches!(event, Event::Update(_)).then_some(())).await;
+    let operations = vec![Operation::Comment("one of many".to_owned()); OPERATIONS];
+    within(client.transact(operations)).await.unwrap();
+    drop(client);
+    within(server).await.unwrap();
 }

@@ -59,12 +59,19 @@ impl World {
 
     /// Starts a controller.
     pub fn controller(&self) -> Controller {
+        self.controller_of_commits(2000)
+    }
+
+    /// Starts a controller whose transactions have at most so many operations.
+    pub fn controller_of_commits(&self, largest_commit: usize) -> Controller {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let options = Options {
             kubeconfig: Some(self.directory.path().join("kubeconfig")),
             northbound: self.database.remote().to_owned(),
             databases: None,
             certificates: None,
+            probe: Duration::from_secs(5),
+            largest_commit,
             http: Some(address),
             tls: None,
         };
