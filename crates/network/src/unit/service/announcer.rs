@@ -44,8 +44,11 @@ pub(super) fn compile(view: &View<'_>, name: &ServiceName, service: &Service, po
     }
     let row = LogicalRouter {
         name: format!("announcer_{both}"),
-        // It resolves no other router on the switch, which would cost each of them a flow for each other.
-        options: [("dynamic_neigh_routers".to_owned(), "true".to_owned())].into(),
+        // It resolves no other router on the switch, and learns nothing from what the others announce: either would cost each of them flows
+        // for each other.
+        options: [("always_learn_from_arp_request", "false"), ("dynamic_neigh_routers", "true")]
+            .map(|(option, value)| (option.to_owned(), value.to_owned()))
+            .into(),
         external_ids,
         ..Default::default()
     };
