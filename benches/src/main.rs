@@ -7,6 +7,7 @@ mod burst;
 mod connections;
 mod control;
 mod core;
+mod cost;
 mod policies;
 mod report;
 mod services;
@@ -21,7 +22,7 @@ fn main() -> Result<()> {
     {
         return policies::memory(rest);
     }
-    let all = ["core", "burst", "attach", "services", "policies", "connections"];
+    let all = ["core", "burst", "attach", "services", "policies", "connections", "cost"];
     if let Some(unknown) = wanted.iter().find(|name| !all.contains(&name.as_str())) {
         bail!("no benchmark named {unknown}; there are {}", all.join(", "));
     }
@@ -32,7 +33,8 @@ fn main() -> Result<()> {
             "attach" => attach::run()?,
             "services" => services::run()?,
             "policies" => policies::run()?,
-            _ => connections::run()?,
+            "connections" => connections::run()?,
+            _ => cost::run()?,
         }
     }
     Ok(())
