@@ -223,7 +223,8 @@ fn external_ids(terms: &Terms) -> BTreeMap<&'static str, String> {
         ("ovn-encap-ip", terms.encap.to_string()),
         ("ovn-bridge", INTEGRATION_BRIDGE.to_owned()),
         (DATAPATH_KEY, datapath_type(terms.userspace).to_owned()),
-        ("ovn-monitor-all", "false".to_owned()),
+        // The flows of a network are there before its first port: with less, OVN reports that port as installed before they have arrived.
+        ("ovn-monitor-all", "true".to_owned()),
         ("ovn-remote-probe-interval", "10000".to_owned()),
     ]);
     if terms.settled {

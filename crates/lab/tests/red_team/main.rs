@@ -2,6 +2,7 @@
 //! host outside. What counts is what the victim's interface received. Tests share one lab and have namespaces of their own.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod installed;
 mod link;
 mod neighbours;
 mod outside;
