@@ -14,6 +14,7 @@
 //! upgrading the agent changes nothing for pods that run. Every wait is on an event of a database or of the kernel.
 
 pub mod assignment;
+pub mod certificate;
 pub mod cni;
 pub mod databases;
 mod directory;
@@ -52,6 +53,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::certificate::NodeCertificate;
 use crate::databases::Southbound;
 use crate::gateway::annotation::Annotation;
 use crate::guards::Guards;
@@ -82,6 +84,8 @@ pub struct Options {
     pub southbound: Southbound,
     /// Certificates for `ssl:` remotes.
     pub tls: Option<Tls>,
+    /// Where this node's own certificate is kept, if the agent is to ask for one.
+    pub certificate: Option<certificate::Directories>,
     /// Kubeconfig for the API server; without one the agent uses its pod's service account, if it runs in a pod.
     pub kubeconfig: Option<PathBuf>,
     /// Where `netloom-cni` finds the agent.
@@ -120,6 +124,7 @@ impl Options {
             ovs: "unix:/run/openvswitch/db.sock".to_owned(),
             southbound,
             tls: None,
+            certificate: None,
             kubeconfig: None,
             socket: PathBuf::from(netloom_contract::cni::SOCKET),
             health: None,
@@ -194,7 +199,19 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             None => std::future::pending().await,
         }
     };
-    let (own, watching) = match connect(&options).await {
+    let client = connect(&options).await;
+    let certificate = match (&options.certificate, &client) {
+        (Some(directories), Some(client)) => Some(NodeCertificate::new(client.clone(), options.node.clone(), directories.clone())?),
+        (Some(_), None) => anyhow::bail!("a certificate of this node cannot be asked for without the Kubernetes API"),
+        (None, _) => None,
+    };
+    let certified = async {
+        match certificate {
+            Some(certificate) => converge(certificate).await,
+            None => std::future::pending().await,
+        }
+    };
+    let (own, watching) = match client {
         Some(client) => {
             let (own, watching) = OwnNodeApi::new(client, options.node.clone());
             (Some(own), futures::future::Either::Left(watching))
@@ -220,6 +237,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     tokio::select! {
         () = serving => Ok(()),
         () = converging => Ok(()),
+        () = certified => Err(anyhow::anyhow!("the watch on this node's certificate ended")),
         () = watching => Err(anyhow::anyhow!("the watch on this node ended")),
         outcome = health => outcome,
         outcome = stopping => outcome,

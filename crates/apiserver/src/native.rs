@@ -4,6 +4,7 @@
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment, ReplicaSet},
+        certificates::v1::CertificateSigningRequest,
         coordination::v1::Lease,
         core::v1::{ConfigMap, Endpoints, Event, Namespace, Node, Pod, Secret, Service, ServiceAccount},
         discovery::v1::EndpointSlice,
@@ -111,6 +112,17 @@ const BASE: Native = Native {
 
 /// Every built-in kind.
 pub static NATIVE: &[Native] = &[
+    Native {
+        group: "certificates.k8s.io",
+        kind: "CertificateSigningRequest",
+        plural: "certificatesigningrequests",
+        short_names: &["csr"],
+        namespaced: false,
+        subresources: &["status", "approval"],
+        fields: &["spec.signerName"],
+        model: model::<CertificateSigningRequest>(),
+        ..BASE
+    },
     Native {
         kind: "ConfigMap",
         plural: "configmaps",

@@ -1,17 +1,17 @@
-//! Issues the certificates of all parts and keeps them fresh, in Secrets of one namespace.
+//! Issues the certificates of all parts and keeps them fresh, in Secrets of one namespace; signs those that nodes ask for.
 //!
 //! ```text
 //! Secrets ──read──► plan (pure) ──actions──► issue (keys) ──create, update──► Secrets
 //!    └──────────────── watch: gone, damaged, written by another controller ─────┘
+//! requests of nodes ──watch──► sign ──approval, certificate──► requests
 //! ```
 //!
 //! Run by every controller: a Secret is only ever created, or updated from the version that was planned with, so two of them cannot undo
 //! each other. Waits for the next deadline or for a change of a Secret, whichever comes first.
 
-mod files;
 mod issue;
-mod pem;
 mod plan;
+mod sign;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,13 +24,14 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
+use netloom_certificate::{Files, files};
 use netloom_discovery::WatchBackoff;
-use netloom_ovsdb::client::Tls;
 use netloom_retry::{Converge, Every, converge};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use plan::{AUTHORITY, Action, Files, Found, Lifetimes, Role};
+use plan::{Action, Found, Lifetimes, Role};
+use sign::Signer;
 
 /// How certificates are issued.
 #[derive(Clone, Debug)]
@@ -41,20 +42,15 @@ pub struct Options {
     pub directory: PathBuf,
     /// How long certificates are valid.
     pub lifetime: Duration,
-}
-
-/// The three files of a directory of certificates.
-pub fn in_directory(directory: &std::path::Path) -> Tls {
-    Tls {
-        ca: directory.join(plan::CA_CERTIFICATE),
-        cert: directory.join(plan::CERTIFICATE),
-        key: directory.join(plan::KEY),
-    }
+    /// How long those of nodes are. They cannot be withdrawn, so this is how long one stays of use after its node is gone.
+    pub node_lifetime: Duration,
 }
 
 /// Issues for ever; tells when all certificates are there and the controller's own are in its directory.
 pub async fn run(client: kube::Client, options: Options, issued: watch::Sender<bool>) -> Result<()> {
+    let signer = Signer::new(&client, &options.namespace, options.node_lifetime);
     let api = Api::<Secret>::namespaced(client, &options.namespace);
+    let mut ready = issued.subscribe();
     let issuer = Issuer {
         changes: changes(&api).ready_chunks(64).boxed(),
         api,
@@ -62,7 +58,13 @@ pub async fn run(client: kube::Client, options: Options, issued: watch::Sender<b
         issued,
         due: None,
     };
-    converge(issuer).await;
+    let signing = async {
+        // Until then there is no authority to sign with.
+        if ready.wait_for(|issued| *issued).await.is_ok() {
+            converge(signer).await;
+        }
+    };
+    tokio::join!(converge(issuer), signing);
     bail!("the issuer of certificates ended")
 }
 
@@ -108,7 +110,7 @@ impl Converge for Issuer {
 
 /// One item whenever one of the Secrets may be another than before. Each is watched by its name, so that nobody has to allow more.
 fn changes(api: &Api<Secret>) -> SelectAll<impl Stream<Item = ()> + use<>> {
-    select_all(secrets().map(|name| {
+    select_all(Found::names().map(|name| {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let events = watcher(api.clone(), config).backoff(WatchBackoff::default());
         let changed = events.filter_map(move |event| {
@@ -125,10 +127,6 @@ fn changes(api: &Api<Secret>) -> SelectAll<impl Stream<Item = ()> + use<>> {
     }))
 }
 
-fn secrets() -> impl Iterator<Item = &'static str> {
-    std::iter::once(AUTHORITY).chain(Role::ALL.map(Role::secret))
-}
-
 /// Does what has to be done, until nothing has; gives the next deadline.
 async fn settle(api: &Api<Secret>, options: &Options) -> Result<Timestamp> {
     let lifetimes = Lifetimes { leaf: options.lifetime };
@@ -138,7 +136,10 @@ async fn settle(api: &Api<Secret>, options: &Options) -> Result<Timestamp> {
         let now = Timestamp::now();
         let plan = plan::plan(now, &found, lifetimes);
         if plan.actions.is_empty() {
-            let own = found.leaves.get(&Role::Controller).context("find the controller's certificate")?;
+            let own = found
+                .0
+                .get(Role::Controller.secret())
+                .context("find the controller's certificate")?;
             files::write(&options.directory, own)?;
             return Ok(plan.next);
         }
@@ -150,10 +151,10 @@ async fn settle(api: &Api<Secret>, options: &Options) -> Result<Timestamp> {
             }
             match action {
                 Action::MakeAuthority { reason, .. } => info!(secret, reason, "made an authority"),
-                Action::MakeSuccessor => info!(secret, "made the authority's successor"),
-                Action::WriteAuthority(_) => info!(secret, "updated the authority"),
+                Action::MakeSuccessor(_) => info!(secret, "made the authority's successor"),
+                Action::WriteAuthority(..) => info!(secret, "updated the authority"),
                 Action::Issue(_, reason) => info!(secret, reason, "issued a certificate"),
-                Action::Trust(_) => info!(secret, "updated what is trusted"),
+                Action::Trust(..) => info!(secret, "updated what is trusted"),
             }
         }
     }
@@ -163,15 +164,12 @@ async fn settle(api: &Api<Secret>, options: &Options) -> Result<Timestamp> {
 /// What the Secrets hold, and the Secrets that are there.
 async fn read(api: &Api<Secret>) -> Result<(Found, Vec<Secret>)> {
     let (mut found, mut present) = (Found::default(), Vec::new());
-    for name in secrets() {
+    for name in Found::names() {
         let secret = api.get_opt(name).await.with_context(|| format!("read Secret {name}"))?;
         let Some(mut secret) = secret else { continue };
         let text = |(key, bytes): (String, ByteString)| Some((key, String::from_utf8(bytes.0).ok()?));
         let content: Files = secret.data.take().unwrap_or_default().into_iter().filter_map(text).collect();
-        match Role::ALL.into_iter().find(|role| role.secret() == name) {
-            Some(role) => drop(found.leaves.insert(role, content)),
-            None => found.authority = Some(content),
-        }
+        found.0.insert(name, content);
         present.push(secret);
     }
     Ok((found, present))
@@ -186,7 +184,14 @@ async fn write(api: &Api<Secret>, name: &str, files: Files, before: Option<&Secr
             labels: Some([("app.kubernetes.io/managed-by".to_owned(), "netloom".to_owned())].into()),
             ..ObjectMeta::default()
         },
-        type_: Some(if name == AUTHORITY { "Opaque" } else { "kubernetes.io/tls" }.to_owned()),
+        type_: Some(
+            if Role::ALL.iter().any(|role| role.secret() == name) {
+                "kubernetes.io/tls"
+            } else {
+                "Opaque"
+            }
+            .to_owned(),
+        ),
         ..Secret::default()
     });
     secret.data = Some(files.into_iter().map(|(key, text)| (key, ByteString(text.into_bytes()))).collect());

@@ -60,7 +60,7 @@ impl Database {
         }
     }
 
-    /// Where its servers answer clients.
+    /// Where clients are answered; those of the Southbound are the nodes.
     pub fn port(self) -> u16 {
         match self {
             Database::Northbound => 6641,
@@ -68,7 +68,16 @@ impl Database {
         }
     }
 
-    /// Where its servers speak to each other.
+    /// Where its members answer those who are trusted with all of it. With TLS, nodes are answered by a relay in front of each member of
+    /// the Southbound, and the members by themselves elsewhere.
+    pub fn member_port(self, tls: bool) -> u16 {
+        match self {
+            Database::Southbound if tls => 6645,
+            _ => self.port(),
+        }
+    }
+
+    /// Where its members speak to each other.
     pub fn raft_port(self) -> u16 {
         match self {
             Database::Northbound => 6643,
@@ -127,13 +136,22 @@ impl Members {
         self.0.values().any(|known| *known == address)
     }
 
-    /// The servers of a database, by address; `None` when no member is known.
+    /// Where clients of a database are answered, by address; `None` when no member is known.
     pub fn remotes(&self, database: Database, tls: bool) -> Option<Remotes> {
+        self.at(database.port(), tls)
+    }
+
+    /// The members themselves of a database, by address; `None` when no member is known.
+    pub fn member_remotes(&self, database: Database, tls: bool) -> Option<Remotes> {
+        self.at(database.member_port(tls), tls)
+    }
+
+    fn at(&self, port: u16, tls: bool) -> Option<Remotes> {
         let mut addresses: Vec<_> = self.0.values().collect();
         addresses.sort();
         addresses.dedup();
         let remote = |address: &IpAddr| {
-            let socket = SocketAddr::new(*address, database.port()).to_string();
+            let socket = SocketAddr::new(*address, port).to_string();
             if tls { Remote::Ssl(socket) } else { Remote::Tcp(socket) }
         };
         Remotes::try_from(addresses.into_iter().map(remote).collect::<Vec<_>>()).ok()
@@ -180,6 +198,10 @@ mod tests {
         assert_eq!(
             members.remotes(Database::Northbound, true).unwrap().to_string(),
             "ssl:10.0.0.1:6641,ssl:10.0.0.3:6641,ssl:10.0.0.9:6641"
+        );
+        assert_eq!(
+            members.member_remotes(Database::Southbound, true).unwrap().to_string(),
+            "ssl:10.0.0.1:6645,ssl:10.0.0.3:6645,ssl:10.0.0.9:6645"
         );
         let members = Members::of(slices[..1].iter());
         assert_eq!(

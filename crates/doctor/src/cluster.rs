@@ -8,7 +8,7 @@ mod objects;
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use netloom_controller::certificates::in_directory;
+use netloom_certificate::in_directory;
 
 #[cfg(test)]
 pub use objects::Condition;
@@ -65,7 +65,11 @@ pub async fn gather(options: &ClusterOptions) -> Result<ClusterFacts> {
     }
     let databases = async {
         let service = options.databases.as_deref()?;
-        let both = [databases::NORTHBOUND, databases::SOUTHBOUND].map(|database| {
+        let southbound = match tls {
+            Some(_) => databases::SOUTHBOUND_MEMBERS,
+            None => databases::SOUTHBOUND,
+        };
+        let both = [databases::NORTHBOUND, southbound].map(|database| {
             let tls = tls.as_ref();
             async move {
                 let remotes = in_time(databases::remotes(client, service, database, tls.is_some())).await?;

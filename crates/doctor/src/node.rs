@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use anyhow::{Context as _, Result};
-use netloom_controller::certificates::in_directory;
+use netloom_certificate::in_directory;
 use netloom_ovsdb::client::Remotes;
 
 pub use agent::CniFiles;

@@ -142,7 +142,7 @@ impl Member {
         let mut arguments = self.manner.arguments(&self.run_directory, self.stem());
         arguments.extend([
             format!("--remote=punix:{}", self.runtime("sock").display()),
-            format!("--remote={scheme}:{}:{address}", self.database.port()),
+            format!("--remote={scheme}:{}:{address}", self.database.member_port(self.tls.is_some())),
         ]);
         if self.manner.is_detached() {
             // Not the name that OVS chooses: both databases may be served by programs of one name.

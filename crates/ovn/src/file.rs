@@ -61,6 +61,11 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
+/// Writes a file.
+pub fn write(path: &Path, content: &str) -> Result<()> {
+    std::fs::write(path, content).with_context(|| format!("write {}", path.display()))
+}
+
 /// Moves a file.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
     std::fs::rename(from, to).with_context(|| format!("move {} to {}", from.display(), to.display()))

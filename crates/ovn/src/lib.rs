@@ -14,6 +14,7 @@ pub mod northd;
 pub mod ovn_controller;
 mod program;
 mod queues;
+pub mod relay;
 pub mod switch;
 
 use netloom_discovery::{Members, Service};

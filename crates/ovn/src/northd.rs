@@ -60,7 +60,11 @@ impl Northd {
         }
         loop {
             let running = members.borrow_and_update().clone();
-            let remotes = |database| running.remotes(database, self.tls.is_some()).context("find the databases' members");
+            let remotes = |database| {
+                running
+                    .member_remotes(database, self.tls.is_some())
+                    .context("find the databases' members")
+            };
             let arguments = self.arguments(&remotes(Database::Northbound)?, &remotes(Database::Southbound)?);
             let mut northd = Child::start("ovn-northd", arguments)?;
             tokio::select! {

@@ -26,6 +26,15 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/* Where metrics and health are served, and where a probe finds them. */}}
+{{- define "netloom.listen" -}}
+{{ contains ":" .Values.metrics.address | ternary (printf "[%s]" .Values.metrics.address) .Values.metrics.address }}
+{{- end }}
+
+{{- define "netloom.probe" -}}
+{{ get (dict "0.0.0.0" "127.0.0.1" "::" "::1") .Values.metrics.address | default .Values.metrics.address | quote }}
+{{- end }}
+
 {{/* Where the API is, for those who talk to it. */}}
 {{- define "netloom.apiServer" -}}
 {{- if .Values.apiServer.host -}}

@@ -45,8 +45,8 @@ class Agent(Rights):
 
     def test_reads_no_secrets(self):
         self.refused("get", "secrets", "-A")
-        self.refused("get", "secret", "-n", NAMESPACE, "netloom-ca")
-        self.refused("get", "secret", "-n", NAMESPACE, "netloom-agent-tls")
+        for name in ("netloom-ca", "netloom-member-ca", "netloom-member-tls", "netloom-northbound-tls"):
+            self.refused("get", "secret", "-n", NAMESPACE, name)
 
     def test_changes_only_its_own_node(self):
         annotate = lambda node: ("annotate", "node", node, "--overwrite", "netloom.io/test=1")
@@ -124,25 +124,19 @@ class Encryption(unittest.TestCase):
                 self.assertNotIn(database, said)
                 said = output(["sh", "-c", f"echo '{request}' | timeout 3 nc -N {member} {port}"], check=False)
                 self.assertNotIn(database, said)
-                tls = "-p /etc/netloom/tls/tls.key -c /etc/netloom/tls/tls.crt -C /etc/netloom/tls/ca.crt"
-                said = kubectl(
-                    "exec",
-                    "-n",
-                    NAMESPACE,
-                    pod_of("agent"),
-                    "-c",
-                    "agent",
-                    "--",
-                    *f"ovsdb-client {tls} list-dbs ssl:{member}:{port}".split(),
-                )
+                # Whom each of them is for is let in.
+                part, directory = ("controller", "/run/netloom/tls") if port == 6641 else ("agent", "/etc/netloom/tls")
+                tls = f"-p {directory}/tls.key -c {directory}/tls.crt -C {directory}/ca.crt"
+                asked = f"ovsdb-client {tls} list-dbs ssl:{member}:{port}"
+                said = kubectl("exec", "-n", NAMESPACE, pod_of(part), "-c", part, "--", *asked.split())
                 self.assertIn(database, said)
 
     def test_a_lost_certificate_is_issued_again(self):
-        serial = lambda: get("secret", "-n", NAMESPACE, "netloom-agent-tls")["data"]["tls.crt"]
+        serial = lambda: get("secret", "-n", NAMESPACE, "netloom-member-tls")["data"]["tls.crt"]
         before = serial()
-        kubectl("delete", "secret", "-n", NAMESPACE, "netloom-agent-tls")
+        kubectl("delete", "secret", "-n", NAMESPACE, "netloom-member-tls")
         wait(
-            lambda: "netloom-agent-tls" in kubectl("get", "secrets", "-n", NAMESPACE, "-o", "name"),
+            lambda: "netloom-member-tls" in kubectl("get", "secrets", "-n", NAMESPACE, "-o", "name"),
             "the certificate to be issued again",
             30,
         )

@@ -1,4 +1,4 @@
-//! Subresources: status, scale, finalize, binding and log. exec has a module of its own because it is no request but a
+//! Subresources: status, approval, scale, finalize, binding and log. exec has a module of its own because it is no request but a
 //! conversation.
 
 use axum::{
@@ -37,7 +37,7 @@ pub async fn answer(server: &Server, method: &Method, target: &Target, bytes: ax
     match (subresource, method) {
         ("status", &Method::GET) => read::get(api, target).await,
         ("status", &Method::PUT) => replace(api, target, &bytes, Part::Status).await,
-        ("status", &Method::PATCH) => {
+        ("status" | "approval", &Method::PATCH) => {
             let (code, object) = write::patch_part(api, target, &bytes, Part::Status).await?;
             Ok(respond(code, target, &object))
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use netloom_agent::certificate::Directories;
 use netloom_agent::databases::Southbound;
 use netloom_agent::install::Files;
 use netloom_agent::policy_log;
@@ -37,7 +38,7 @@ pub struct Agent {
     #[arg(long, default_value = "/run/netloom/cni.sock")]
     socket: PathBuf,
     /// Where to serve /metrics, /healthz and /readyz
-    #[arg(long, default_value = "0.0.0.0:9642")]
+    #[arg(long, default_value = "127.0.0.1:9642")]
     http: SocketAddr,
     /// Address to which ovn-controller sends the verdicts of policies to log
     #[arg(long, default_value = policy_log::ADDRESS)]
@@ -74,6 +75,9 @@ pub struct Agent {
     state_directory: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsFlags,
+    /// Directory with the authorities' certificates (ca.crt, clients.crt): ask for a certificate of this node, and keep it in --tls
+    #[arg(long, value_name = "DIRECTORY", requires = "tls")]
+    trust: Option<PathBuf>,
 }
 
 /// Runs the agent until it is asked to stop.
@@ -87,6 +91,8 @@ pub fn run(flags: Agent) -> Result<ExitCode> {
         version: flags.cni_version,
         socket: flags.socket.clone(),
     });
+    let own = flags.tls.directory();
+    let certificate = flags.trust.zip(own).map(|(trust, own)| Directories { trust, own });
     let tls: Option<Tls> = flags.tls.into();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -110,6 +116,7 @@ pub fn run(flags: Agent) -> Result<ExitCode> {
         policy_log: Some(flags.policy_log),
         mtu: flags.mtu,
         tls,
+        certificate,
         node_ip: flags.node_ip,
         set_up_switch: flags.set_up_switch,
         uplink: flags.uplink,

@@ -30,7 +30,7 @@ pub struct Controller {
     #[arg(long, value_name = "OPERATIONS", default_value_t = 2000)]
     largest_commit: usize,
     /// Where to serve /metrics, /healthz and /readyz
-    #[arg(long, default_value = "0.0.0.0:9641")]
+    #[arg(long, default_value = "127.0.0.1:9641")]
     http: SocketAddr,
     #[command(flatten)]
     tls: TlsFlags,
@@ -43,6 +43,9 @@ pub struct Controller {
     /// How long issued certificates are valid, e.g. 90d or 10m; they are renewed after two thirds of it
     #[arg(long, default_value = "90d", value_parser = process::duration)]
     certificate_lifetime: Duration,
+    /// How long certificates of nodes are valid
+    #[arg(long, default_value = "7d", value_parser = process::duration)]
+    node_certificate_lifetime: Duration,
 }
 
 /// Runs the controller until it is asked to stop.
@@ -52,8 +55,11 @@ pub fn run(flags: Controller) -> Result<ExitCode> {
         namespace,
         directory: flags.tls_directory.clone(),
         lifetime: flags.certificate_lifetime,
+        node_lifetime: flags.node_certificate_lifetime,
     });
-    let own = certificates.as_ref().map(|_| certificates::in_directory(&flags.tls_directory));
+    let own = certificates
+        .as_ref()
+        .map(|_| netloom_certificate::in_directory(&flags.tls_directory));
     let options = netloom_controller::Options {
         kubeconfig: flags.kubeconfig,
         northbound: flags.northbound,

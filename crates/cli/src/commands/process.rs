@@ -55,13 +55,18 @@ pub struct TlsFlags {
     private_key: Option<PathBuf>,
 }
 
+impl TlsFlags {
+    /// The directory, if one was given.
+    pub fn directory(&self) -> Option<PathBuf> {
+        self.tls.clone()
+    }
+}
+
 impl From<TlsFlags> for Option<Tls> {
     fn from(flags: TlsFlags) -> Self {
         match (flags.ca_certificate, flags.certificate, flags.private_key) {
             (Some(ca), Some(cert), Some(key)) => Some(Tls { ca, cert, key }),
-            _ => flags
-                .tls
-                .map(|directory| netloom_controller::certificates::in_directory(&directory)),
+            _ => flags.tls.map(|directory| netloom_certificate::in_directory(&directory)),
         }
     }
 }

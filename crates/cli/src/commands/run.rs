@@ -23,6 +23,8 @@ pub struct Run {
 enum Part {
     /// Run a member of the Northbound or Southbound database
     Database(ovn::DatabaseFlags),
+    /// Run a relay in front of a member of the Southbound database, to which nodes connect
+    Relay(ovn::RelayFlags),
     /// Run northd, which translates the Northbound into the Southbound database
     Northd(ovn::NorthdFlags),
     /// Run the database of this node's Open vSwitch
@@ -57,6 +59,7 @@ pub fn run(flags: Run) -> Result<ExitCode> {
     runtime.block_on(async {
         match flags.part {
             Part::Database(flags) => flags.run().await,
+            Part::Relay(flags) => flags.run(),
             Part::Northd(flags) => flags.run().await,
             Part::SwitchDatabase(flags) => flags.run().await,
             Part::Switch(flags) => flags.run().await,

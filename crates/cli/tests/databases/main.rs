@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod node;
+mod trust;
 mod world;
 
 use netloom_ovsdb::{Client, ConnectError, Datum, Event, MonitorTable, Operation, Uuid};
@@ -87,7 +88,7 @@ async fn a_new_southbound_has_its_settings_before_northd_has_run() {
     for replicas in [1, 3] {
         let world = World::start().await;
         let member = world.member_of("southbound", 0, replicas);
-        let mut options = world.options(&world.remote(0).replace("6641", "6642"), true);
+        let mut options = world.options(&world.remote(0).replace("6641", "6645"), true);
         options.database = "OVN_Southbound".to_owned();
         options.monitor = vec![MonitorTable::all("SB_Global")];
         let (client, _events) = Client::start(options);

@@ -26,6 +26,8 @@ async fn shows(mut options: Options, table: &str, found: impl Fn(&Replica) -> bo
 async fn a_node_joins_and_a_restart_of_ovn_controller_does_not_remove_it() {
     let world = World::start().await;
     let databases = ["northbound", "southbound"].map(|database| world.member_of(database, 0, 1));
+    let relay = world.relay(0);
+    world.certify("node1").await;
     let northd = world.run(&[&["northd", "--tls", "/mnt/ovn", "--run-directory", "/mnt/0/run"], &IN_CLUSTER[..]].concat());
     let has_settings = |replica: &Replica| {
         let mut rows = replica.rows("NB_Global");
@@ -60,9 +62,9 @@ async fn a_node_joins_and_a_restart_of_ovn_controller_does_not_remove_it() {
         .tool(&[&["ovs-vsctl", "--db=unix:/mnt/node/db.sock"], &set[..], &how[..]].concat())
         .await;
 
-    let controller = ["ovn-controller", "--ovs", "unix:/mnt/node/db.sock", "--tls", "/mnt/agent"];
+    let controller = ["ovn-controller", "--ovs", "unix:/mnt/node/db.sock", "--tls", "/mnt/node1"];
     let mut ovn_controller = world.run(&[&controller[..], &run[..]].concat());
-    let mut options = world.options(&southbound, true);
+    let mut options = world.options(&world.remote(0).replace("6641", "6645"), true);
     options.database = "OVN_Southbound".to_owned();
     let joined = |replica: &Replica| replica.rows("Chassis").count() == 1;
     let client = shows(options, "Chassis", joined).await;
@@ -78,7 +80,7 @@ async fn a_node_joins_and_a_restart_of_ovn_controller_does_not_remove_it() {
         "--kubeconfig",
         "/mnt/kubeconfig",
         "--tls",
-        "/mnt/agent",
+        "/mnt/controller",
     ];
     let shown = world
         .tool(&[&shown[..], &["--databases", "netloom-system/netloom-ovn"]].concat())
@@ -94,6 +96,8 @@ async fn a_node_joins_and_a_restart_of_ovn_controller_does_not_remove_it() {
         part.end().await;
     }
     northd.stop().await;
+    let mut relay = relay;
+    relay.end().await;
     for database in databases {
         database.stop().await;
     }

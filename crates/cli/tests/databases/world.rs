@@ -8,12 +8,15 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::wait::await_condition;
 use netloom_apiserver::{NoKubelet, server_url};
+use netloom_certificate::{Files, in_directory};
 use netloom_controller::certificates;
 use netloom_ovsdb::client::Tls;
 use netloom_ovsdb::{Client, Event, Events, MonitorTable, Options};
@@ -63,6 +66,7 @@ impl World {
             namespace: NAMESPACE.to_owned(),
             directory: directory.path().join("controller"),
             lifetime: Duration::from_secs(3600),
+            node_lifetime: Duration::from_secs(3600),
         };
         create::<Namespace>(Api::all(client.clone()), json!({ "metadata": { "name": NAMESPACE } })).await;
         let (issued, mut ready) = tokio::sync::watch::channel(false);
@@ -112,9 +116,9 @@ impl World {
 
     /// Does what kubelets do with volumes of the Secrets.
     async fn mount_secrets(&self) {
-        for role in ["ovn", "agent"] {
-            let secret = self.namespaced::<Secret>().get(&format!("netloom-{role}-tls")).await.unwrap();
-            let directory = self.path(role);
+        for (mounted, secret) in [("ovn", "netloom-member-tls"), ("trust", "netloom-trust")] {
+            let secret = self.namespaced::<Secret>().get(secret).await.unwrap();
+            let directory = self.path(mounted);
             std::fs::create_dir_all(&directory).unwrap();
             for (name, content) in secret.data.unwrap() {
                 let new = directory.join(format!("{name}.new"));
@@ -124,15 +128,45 @@ impl World {
         }
     }
 
+    /// Does what an agent does, with what the API server says of its token; the directory is named like the node.
+    pub async fn certify(&self, node: &str) -> Tls {
+        let request = netloom_certificate::request::make(node).unwrap();
+        let object = json!({
+            "metadata": { "name": node },
+            "spec": {
+                "request": ByteString(request.text.into_bytes()), "signerName": "netloom.io/node", "usages": ["client auth"],
+                "username": format!("system:serviceaccount:{NAMESPACE}:netloom-agent"),
+                "extra": { "authentication.kubernetes.io/node-name": [node] },
+            },
+        });
+        let requests = Api::<CertificateSigningRequest>::all(self.client.clone());
+        create(requests.clone(), object).await;
+        let certificate =
+            |request: &CertificateSigningRequest| String::from_utf8(request.status.as_ref()?.certificate.as_ref()?.0.clone()).ok();
+        let signed = |request: Option<&CertificateSigningRequest>| request.and_then(certificate).is_some();
+        let request_signed = within("a certificate", await_condition(requests, node, signed)).await.unwrap();
+        let mut files = Files::from([("tls.key".to_owned(), request.key)]);
+        files.extend(
+            request_signed
+                .as_ref()
+                .and_then(certificate)
+                .map(|text| ("tls.crt".to_owned(), text)),
+        );
+        let trusted = std::fs::read_to_string(self.path("trust/ca.crt")).unwrap();
+        files.insert("ca.crt".to_owned(), trusted);
+        netloom_certificate::files::write(&self.path(node), &files).unwrap();
+        in_directory(&self.path(node))
+    }
+
     /// Takes the authority away, waits for what is issued by another, and mounts that.
     pub async fn replace_authority(&self) {
         let secrets = self.namespaced::<Secret>();
         let version = |secret: &Secret| secret.metadata.resource_version.clone();
         let own = std::fs::read_to_string(self.path("controller/tls.crt")).unwrap();
-        let before = version(&secrets.get("netloom-ovn-tls").await.unwrap());
-        secrets.delete("netloom-ca", &DeleteParams::default()).await.unwrap();
+        let before = version(&secrets.get("netloom-member-tls").await.unwrap());
+        secrets.delete("netloom-member-ca", &DeleteParams::default()).await.unwrap();
         let renewed = |secret: Option<&Secret>| secret.is_some_and(|secret| version(secret) != before);
-        within("a new certificate", await_condition(secrets.clone(), "netloom-ovn-tls", renewed))
+        within("a new certificate", await_condition(secrets.clone(), "netloom-member-tls", renewed))
             .await
             .unwrap();
         self.mount_secrets().await;
@@ -153,7 +187,7 @@ impl World {
         for name in ["ca.crt", "tls.crt", "tls.key"] {
             std::fs::copy(self.path("controller").join(name), kept.join(name)).unwrap();
         }
-        certificates::in_directory(&kept)
+        in_directory(&kept)
     }
 
     /// Waits until the Service remembers the cluster.
@@ -181,7 +215,7 @@ impl World {
     pub fn options(&self, remotes: &str, leader_only: bool) -> Options {
         let mut options = Options::new(remotes.parse().unwrap(), "OVN_Northbound");
         options.monitor = vec![MonitorTable::all("Logical_Switch")];
-        options.tls = Some(certificates::in_directory(&self.path("controller")));
+        options.tls = Some(in_directory(&self.path("controller")));
         options.leader_only = leader_only;
         options
     }
@@ -253,6 +287,14 @@ impl World {
         self.run(&arguments)
     }
 
+    /// Starts the relay in front of a member of the Southbound database.
+    pub fn relay(&self, place: usize) -> Part {
+        let (address, run) = (self.addresses[place].to_string(), format!("/mnt/{place}/run"));
+        let member = format!("{run}/ovnsb_db.sock");
+        let arguments = ["relay", "--tls", "/mnt/ovn", "--member", &member, "--run-directory", &run];
+        self.run(&[&arguments[..], &["--address", &address]].concat())
+    }
+
     /// Starts a part.
     pub fn run(&self, arguments: &[&str]) -> Part {
         Part::of(self.in_image(&[&["/opt/netloom", "run"], arguments].concat()))
@@ -278,6 +320,13 @@ impl World {
         let output = within("a tool", self.in_image(program).output()).await.unwrap();
         assert!(output.status.success(), "{program:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What a tool says that must fail.
+    pub async fn attempt(&self, program: &[&str]) -> String {
+        let output = within("a tool", self.in_image(program).output()).await.unwrap();
+        assert!(!output.status.success(), "{program:?}: {}", String::from_utf8_lossy(&output.stdout));
+        String::from_utf8(output.stderr).unwrap()
     }
 
     /// A program of the image, which sees this world's directory as /mnt and the product as /opt. Mounts are its own.

@@ -26,11 +26,13 @@ pub const NORTHBOUND: Database = Database {
     name: "OVN_Northbound",
     port: 6641,
 };
-/// What the nodes do.
+/// What the nodes do, where nodes are answered.
 pub const SOUTHBOUND: Database = Database {
     name: "OVN_Southbound",
     port: 6642,
 };
+/// What the nodes do, at the members themselves; nodes are answered by relays in front of them.
+pub const SOUTHBOUND_MEMBERS: Database = Database { port: 6645, ..SOUTHBOUND };
 
 /// A server of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,10 +95,13 @@ async fn member(database: Database, remote: Remotes, tls: Option<&Tls>) -> Seen<
         let mut rows = replica.rows("Database").map(|(_, row)| row);
         let row = rows.find(|row| row.get("name").and_then(Datum::as_str) == Some(database.name))?;
         let flag = |column: &str| row.get(column).and_then(Datum::as_bool).unwrap_or(false);
+        // A relay does not say who leads; it is connected to a member that is one of a cluster.
+        let model = row.get("model").and_then(Datum::as_str);
+        let (relay, connected) = (model == Some("relay"), flag("connected"));
         Some(MemberState {
-            clustered: row.get("model").and_then(Datum::as_str) == Some("clustered"),
-            leader: flag("leader"),
-            connected: flag("connected"),
+            clustered: model == Some("clustered") || relay,
+            leader: flag("leader") || relay && connected,
+            connected,
         })
     });
     found

@@ -273,9 +273,9 @@ pub async fn secrets(client: &Client, namespace: &str) -> Seen<BTreeMap<String, 
     let mut valid = BTreeMap::new();
     for (name, file) in [
         ("netloom-ca", "ca.crt"),
-        ("netloom-ovn-tls", "tls.crt"),
-        ("netloom-agent-tls", "tls.crt"),
-        ("netloom-controller-tls", "tls.crt"),
+        ("netloom-member-ca", "ca.crt"),
+        ("netloom-member-tls", "tls.crt"),
+        ("netloom-northbound-tls", "tls.crt"),
     ] {
         let secret = secrets.get_opt(name).await.map_err(unseen)?;
         let pem = secret.and_then(|secret| secret.data?.remove(file));

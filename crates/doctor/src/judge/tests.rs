@@ -364,7 +364,7 @@ fn one_thing_wrong_with_a_cluster_is_one_finding() {
                 f.secrets.insert("netloom-ca".to_owned(), (NOW - 85 * DAY, NOW + 5 * DAY));
             }),
             ("trust/secrets", Failed, "expired", |f| {
-                f.secrets.insert("netloom-agent-tls".to_owned(), (NOW - 90 * DAY, NOW - 1));
+                f.secrets.insert("netloom-member-tls".to_owned(), (NOW - 90 * DAY, NOW - 1));
             }),
             ("trust/clock", Warning, "10 s ahead", |f| {
                 f.clock = Ok(10);

@@ -18,7 +18,7 @@ pub fn node(facts: &NodeFacts) -> Vec<Finding> {
         Err(unseen) => unseen.failed(
             Check("trust", "certificate"),
             "the certificates of this node",
-            "see that the Secret netloom-agent-tls exists (the controller issues it) and is mounted",
+            "see that a controller runs with --issue-certificates, that it signs the CertificateSigningRequests of this node (kubectl get csr), and the log of the agent",
         ),
     });
     clock.into_iter().chain(certificates).collect()
@@ -57,14 +57,17 @@ fn is_late(since: i64, until: i64, now: i64) -> bool {
 fn certificate(certificates: &Certificates, now: i64) -> Finding {
     let check = Check("trust", "certificate");
     let file = &certificates.file;
-    let renew = "see that the controller runs with --issue-certificates and its log; deleting the Secret makes it issue a new one";
+    let renew = "see that a controller runs with --issue-certificates, its log and that of the agent; an agent that is restarted asks for a new one if it needs one";
     let days = (certificates.not_after - now).div_euclid(DAY);
     if !certificates.key_matches {
         return check.failed(format!("the key beside {file} is not the certificate's"), renew);
     }
     if !certificates.signed {
         let names: Vec<&str> = certificates.authorities.iter().map(|authority| authority.name.as_str()).collect();
-        return check.failed(format!("{file} was not signed by an authority of ca.crt ({})", some(&names)), renew);
+        return check.failed(
+            format!("{file} was not signed by an authority that is trusted ({})", some(&names)),
+            renew,
+        );
     }
     if certificates.not_before > now {
         return check.failed(

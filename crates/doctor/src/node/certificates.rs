@@ -39,7 +39,9 @@ pub struct Authority {
 /// Reads the files.
 pub fn read(files: &Tls) -> Seen<Certificates> {
     let chain = chain(&files.cert)?;
-    let bundle = chain_of_authorities(&files.ca)?;
+    // Who signs nodes signs no server, so what clients are trusted by is a file of its own where there are nodes.
+    let clients = files.ca.with_file_name(netloom_certificate::CLIENTS);
+    let bundle = chain_of_authorities(if clients.exists() { &clients } else { &files.ca })?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| Unseen::Error(format!("{}: {error}", files.key.display())))?;
     let parsed = chain.iter().map(parse).collect::<Seen<Vec<_>>>()?;
     let authorities = bundle.iter().map(parse).collect::<Seen<Vec<_>>>()?;

@@ -152,7 +152,7 @@ fn found(cluster: Uuid, certain: IpAddr, others: &[IpAddr]) -> Found {
 /// Asks a member for its cluster until it has one, or with `none_will_do` until it is certain that it has none: it says so, or its node
 /// answers and no server is there.
 async fn ask(member: &Member, address: IpAddr, none_will_do: bool) -> (IpAddr, Option<Uuid>) {
-    let socket = std::net::SocketAddr::new(address, member.database.port()).to_string();
+    let socket = std::net::SocketAddr::new(address, member.database.member_port(member.tls.is_some())).to_string();
     let remote = if member.tls.is_some() {
         Remote::Ssl(socket)
     } else {

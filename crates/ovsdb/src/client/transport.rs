@@ -90,7 +90,7 @@ fn config(files: &Tls) -> Result<ClientConfig, ConnectError> {
 
 /// Trusts every certificate of the authority, whatever name it carries.
 ///
-/// The certificates of OVSDB servers name no hosts: the authority is the cluster's own and signs nothing else.
+/// The certificates of OVSDB servers name no hosts: the authority is the cluster's own. One that is for clients only is refused.
 #[derive(Debug)]
 struct AnyName(Arc<WebPkiServerVerifier>);
 

@@ -10,7 +10,9 @@ use netloom_discovery::{Database, Service};
 use netloom_ovn::Discovery;
 use netloom_ovn::database::Member;
 use netloom_ovn::northd::{Databases, Northd};
+use netloom_ovn::relay::Relay;
 use netloom_ovsdb::Remotes;
+use netloom_ovsdb::client::Tls;
 
 use super::MannerFlag;
 use super::process::{TlsFlags, stop_on_signal};
@@ -97,6 +99,39 @@ impl DatabaseFlags {
             _ => Some(self.cluster.discovery().await?),
         };
         member.run(discovery, stop).await
+    }
+}
+
+/// Flags of `netloom run relay`.
+#[derive(clap::Args)]
+pub struct RelayFlags {
+    /// Address of this node, at which other nodes reach the relay
+    #[arg(long, env = "HOST_IP")]
+    address: IpAddr,
+    /// Socket of the member of the Southbound database
+    #[arg(long, default_value = "/run/ovn/ovnsb_db.sock")]
+    member: PathBuf,
+    /// Directory with clients.crt, which nodes are trusted by, tls.crt and tls.key
+    #[arg(long, env = "NETLOOM_TLS", value_name = "DIRECTORY")]
+    tls: PathBuf,
+    /// Directory of sockets and process ids
+    #[arg(long, default_value = "/run/ovn")]
+    run_directory: PathBuf,
+}
+
+impl RelayFlags {
+    /// Runs the relay in place of this process.
+    pub fn run(self) -> Result<ExitCode> {
+        let relay = Relay {
+            address: self.address,
+            member: self.member,
+            tls: Tls {
+                ca: self.tls.join(netloom_certificate::CLIENTS),
+                ..netloom_certificate::in_directory(&self.tls)
+            },
+            run_directory: self.run_directory,
+        };
+        relay.run()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The controller's own files: all of one issue become visible in one step, as in a volume of a Secret.
+//! One's own files: all of one issue become visible in one step, as in a volume of a Secret.
 //!
 //! ```text
 //! tls.crt ─► current/tls.crt        current ─► issue-1      (then, by one rename) current ─► issue-2
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::plan::Files;
+use crate::Files;
 
 const CURRENT: &str = "current";
 

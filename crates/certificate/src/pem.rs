@@ -1,17 +1,13 @@
 //! Certificates and keys as PEM text: making them, and reading what a Secret holds. Keys are ECDSA P-256.
 //!
-//! Called by the plan, which only reads, and by the issuer, which makes what the plan asks for.
+//! Called by the controller, which issues, by its plan, which only reads, and by the agent, which judges its own.
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use jiff::Timestamp;
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _,
-};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData};
 use x509_parser::parse_x509_certificate;
 use x509_parser::pem::Pem;
 use x509_parser::time::ASN1Time;
-
-use super::plan::Role;
 
 /// What a certificate says of itself, as far as it matters here.
 #[derive(Clone, Debug)]
@@ -24,6 +20,8 @@ pub struct Certificate {
     pub from: Timestamp,
     /// When it is no longer valid.
     pub until: Timestamp,
+    /// Whether it is accepted as that of a server.
+    pub serves: bool,
     der: Vec<u8>,
 }
 
@@ -37,11 +35,13 @@ impl Certificate {
         let (_, parsed) = parse_x509_certificate(der).context("read the certificate")?;
         let name = parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
         let instant = |time: ASN1Time| Timestamp::from_second(time.timestamp()).context("read the validity");
+        let usage = parsed.extended_key_usage().context("read what it is for")?;
         Ok(Certificate {
             text: encode(der),
             name: name.unwrap_or_default().to_owned(),
             from: instant(parsed.validity().not_before)?,
             until: instant(parsed.validity().not_after)?,
+            serves: usage.is_none_or(|usage| usage.value.server_auth || usage.value.any),
             der: der.to_owned(),
         })
     }
@@ -98,9 +98,9 @@ pub struct Pair {
     pub key: String,
 }
 
-/// An authority. Its name has the time in it: several are trusted at once, and verifiers look them up by name.
-pub fn make_authority(from: Timestamp, until: Timestamp) -> Result<Pair> {
-    let mut params = params(&format!("netloom authority {from}"), from, until)?;
+/// An authority. Its name has its purpose and the time in it: several are trusted at once, and verifiers look them up by name.
+pub fn make_authority(purpose: &str, from: Timestamp, until: Timestamp) -> Result<Pair> {
+    let mut params = params(&format!("netloom {purpose} authority {from}"), from, until)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let key = KeyPair::generate().context("make a key")?;
@@ -111,26 +111,48 @@ pub fn make_authority(from: Timestamp, until: Timestamp) -> Result<Pair> {
     })
 }
 
-/// A certificate for servers and clients of a role, no longer valid than its authority's.
-pub fn make_leaf(role: Role, authority: &Pair, from: Timestamp, until: Timestamp) -> Result<Pair> {
+/// What a certificate may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// To connect to servers. Nobody takes its holder for a server.
+    Client,
+    /// To serve, and to connect to other servers.
+    ServerAndClient,
+}
+
+impl Usage {
+    fn purposes(self) -> Vec<ExtendedKeyUsagePurpose> {
+        match self {
+            Usage::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
+            Usage::ServerAndClient => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
+        }
+    }
+}
+
+/// A certificate with a key of its own, no longer valid than its authority's.
+pub fn make_leaf(name: &str, usage: Usage, authority: &Pair, from: Timestamp, until: Timestamp) -> Result<Pair> {
+    let key = KeyPair::generate().context("make a key")?;
+    Ok(Pair {
+        certificate: sign(name, usage, &key, authority, from, until)?,
+        key: key.serialize_pem(),
+    })
+}
+
+/// A certificate for a public key, no longer valid than its authority's. Nothing in it but the key comes from its holder.
+pub fn sign(name: &str, usage: Usage, key: &impl PublicKeyData, authority: &Pair, from: Timestamp, until: Timestamp) -> Result<String> {
     let signer = Certificate::read(&authority.certificate)?;
     let (from, until) = (from.max(signer.from), until.min(signer.until));
     if from >= until {
         bail!("the authority's certificate is valid from {} to {} only", signer.from, signer.until);
     }
-    let mut params = params(role.name(), from, until)?;
-    params.subject_alt_names = CertificateParams::new(vec![format!("{}.netloom.io", role.name())])?.subject_alt_names;
+    let mut params = params(name, from, until)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.extended_key_usages = usage.purposes();
     params.use_authority_key_identifier_extension = true;
     let issuer = KeyPair::from_pem(&authority.key).context("read the authority's key")?;
     let issuer = Issuer::from_ca_cert_pem(&authority.certificate, issuer).context("read the authority's certificate")?;
-    let key = KeyPair::generate().context("make a key")?;
-    let certificate = params.signed_by(&key, &issuer).context("sign the certificate")?;
-    Ok(Pair {
-        certificate: Certificate::of_der(certificate.der())?.text,
-        key: key.serialize_pem(),
-    })
+    let certificate = params.signed_by(key, &issuer).context("sign the certificate")?;
+    Ok(Certificate::of_der(certificate.der())?.text)
 }
 
 fn params(name: &str, from: Timestamp, until: Timestamp) -> Result<CertificateParams> {
@@ -141,4 +163,15 @@ fn params(name: &str, from: Timestamp, until: Timestamp) -> Result<CertificatePa
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     Ok(params)
+}
+
+/// Certificates one after another, each once.
+pub fn bundle<'a>(certificates: impl Iterator<Item = &'a Certificate>) -> String {
+    let mut texts: Vec<&str> = Vec::new();
+    for certificate in certificates {
+        if !texts.contains(&certificate.text.as_str()) {
+            texts.push(&certificate.text);
+        }
+    }
+    texts.concat()
 }
