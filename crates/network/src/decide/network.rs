@@ -46,7 +46,7 @@ fn hides_node(view: &View<'_>, read: &Read) -> Option<String> {
     let mut ranges = read.subnets.iter().map(|subnet| ("subnet", subnet)).chain(routes);
     let nodes = view.node_addresses();
     ranges.find_map(|(what, range)| {
-        let address = nodes.iter().map(|(address, _)| address).find(|address| range.contains(*address))?;
+        let address = nodes.keys().find(|address| range.contains(*address))?;
         Some(format!(
             "{what} {range} contains {address}, the address of a node; choose another range"
         ))
