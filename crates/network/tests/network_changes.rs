@@ -7,7 +7,9 @@ use changes::{compile, planner};
 use netloom_kubernetes::manifest;
 use netloom_network::ipam::Attachment;
 use netloom_network::plan::read_records;
-use netloom_network::{Object, Planner, PodName};
+use netloom_network::rows::LogicalRouter;
+use netloom_network::{Key, Object, Planner, PodName, RowId};
+use netloom_ovsdb::Table as _;
 use serde_json::{Value, json};
 
 fn object(value: &Value) -> Object {
@@ -319,4 +321,30 @@ fn a_network_does_not_hide_a_node_from_its_pods() {
     planner.apply(node(1));
     compile(&mut planner);
     assert_eq!(problems(&planner), ["Network/blue InvalidNetwork", "Network/green InvalidNetwork"]);
+}
+
+#[test]
+fn a_network_that_waits_for_a_place_on_the_join_switch_gets_the_next_one_that_is_free() {
+    let spec = json!({ "clusterCIDRs": [{ "cidr": "10.244.0.0/23" }], "joinCIDRs": ["100.64.0.0/28"] });
+    let settings =
+        json!({ "apiVersion": "netloom.io/v1alpha1", "kind": "ClusterNetwork", "metadata": { "name": "default" }, "spec": spec });
+    let mut planner = planner([object(&settings), node(1)]);
+    let named = |number: u8| network(&format!("n{number}"), &small());
+    planner.apply(named(0));
+    let (of_one, _) = compile(&mut planner);
+    let waiting = (1..).find(|number| {
+        planner.apply(named(*number));
+        compile(&mut planner);
+        !problems(&planner).is_empty()
+    });
+    let waiting = waiting.unwrap();
+    assert_eq!(problems(&planner), [format!("Network/n{waiting} JoinRangeFull")]);
+
+    planner.remove(&named(1));
+    let (rows, _) = compile(&mut planner);
+    assert_eq!(problems(&planner), [""; 0]);
+    let router = RowId::of(LogicalRouter::TABLE, &Key::new(format!("router/network/n{waiting}")));
+    assert!(planner.desired().row(&router).is_some());
+    // The rows of one network less, of one more, and nothing of the others.
+    assert!(rows <= 2 * of_one, "{rows} rows, {of_one} for one network");
 }
