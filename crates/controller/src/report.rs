@@ -19,8 +19,10 @@ use tracing::{info, warn};
 use crate::api::{self, is_unknown};
 use crate::findings::Findings;
 
-/// How many statuses are written at a time.
+/// How many objects are written at a time.
 const ABREAST: usize = 8;
+/// How many objects with problems are written before a look at whether there is anything newer, whose statuses are more urgent.
+const PORTION: usize = 64;
 
 /// What people know already.
 #[derive(Default)]
@@ -64,16 +66,18 @@ impl Converge for Report {
     }
 
     async fn apply(&mut self) -> anyhow::Result<()> {
-        let current = self.findings.borrow().clone();
-        let complete = tell(&self.client, &mut self.told, &current).await;
+        let current = self.findings.borrow_and_update().clone();
+        let is_outdated = || self.findings.has_changed().unwrap_or(false);
+        let complete = tell(&self.client, &mut self.told, &current, is_outdated).await;
         // The API server said no or is away; there is no event for its return, so it is asked again.
         anyhow::ensure!(complete, "the API server did not take everything");
         Ok(())
     }
 }
 
-/// Tells the difference between `told` and `current`; false if some of it has to be told again.
-async fn tell(client: &kube::Client, told: &mut Told, current: &Findings) -> bool {
+/// Tells the difference between `told` and `current`, statuses first: pods and nodes wait for them. False if some of it has to be told
+/// again. What is outdated need not be told to the end, because the newer findings are told next and include what is left.
+async fn tell(client: &kube::Client, told: &mut Told, current: &Findings, is_outdated: impl Fn() -> bool) -> bool {
     if told.term != current.term {
         match told_before(client).await {
             Ok(problems) => told.problems = problems,
@@ -85,8 +89,8 @@ async fn tell(client: &kube::Client, told: &mut Told, current: &Findings) -> boo
         told.term = current.term;
     }
     let statuses = show_statuses(client, current).await;
-    let problems = tell_problems(client, told, current).await;
-    let own = tell_own(client, told, current).await;
+    let problems = tell_problems(client, told, current, &is_outdated).await;
+    let own = tell_own(client, told, current, &is_outdated).await;
     statuses && problems && own
 }
 
@@ -106,43 +110,63 @@ async fn show_statuses(client: &kube::Client, current: &Findings) -> bool {
     complete
 }
 
-async fn tell_problems(client: &kube::Client, told: &mut Told, current: &Findings) -> bool {
-    let mut complete = true;
+async fn tell_problems(client: &kube::Client, told: &mut Told, current: &Findings, is_outdated: impl Fn() -> bool) -> bool {
     let mut now: BTreeMap<&ObjectRef, Vec<&Problem>> = told.problems.keys().map(|object| (object, Vec::new())).collect();
     for problem in current.problems.iter().chain(&current.refused) {
         now.entry(&problem.object).or_default().push(problem);
     }
-    let mut known = BTreeMap::new();
-    for (object, problems) in now {
-        let before = told.problems.get(object).map(String::as_str).unwrap_or_default();
-        let message = message(&problems);
-        let told = before == message || done(publish(client, object, &problems, before).await, "tell a problem of", object);
-        complete &= told;
-        let says = if told { message } else { before.to_owned() };
-        if !says.is_empty() {
-            known.insert(object.clone(), says);
+    let differ = now.into_iter().filter_map(|(object, problems)| {
+        let before = told.problems.get(object).cloned().unwrap_or_default();
+        (before != message(&problems)).then(|| (object.clone(), problems, before))
+    });
+    let differ: Vec<_> = differ.collect();
+    let mut complete = true;
+    for portion in differ.chunks(PORTION) {
+        let publish = async |(object, problems, before): &(ObjectRef, Vec<&Problem>, String)| {
+            let published = publish(client, object, problems, before).await;
+            (object.clone(), message(problems), done(published, "tell a problem of", object))
+        };
+        let mut published = futures::stream::iter(portion).map(publish).buffer_unordered(ABREAST);
+        while let Some((object, says, is_told)) = published.next().await {
+            complete &= is_told;
+            match (is_told, says.is_empty()) {
+                (true, false) => drop(told.problems.insert(object, says)),
+                (true, true) => drop(told.problems.remove(&object)),
+                (false, _) => {}
+            }
+        }
+        if is_outdated() {
+            break;
         }
     }
-    told.problems = known;
     complete
 }
 
 /// Objects of ours that have no problem say so.
-async fn tell_own(client: &kube::Client, told: &mut Told, current: &Findings) -> bool {
+async fn tell_own(client: &kube::Client, told: &mut Told, current: &Findings, is_outdated: impl Fn() -> bool) -> bool {
     let in_force = |object: &ObjectRef| current.statuses.get(object) == Some(&Shows::InForce);
     told.own.retain(in_force);
+    let untold = current
+        .statuses
+        .keys()
+        .filter(|object| in_force(object) && !told.own.contains(*object));
+    let untold: Vec<ObjectRef> = untold.cloned().collect();
     let mut complete = true;
-    for object in current.statuses.keys().filter(|object| in_force(object)) {
-        if told.own.contains(object) {
-            continue;
-        }
-        match write::in_force(client, object).await {
-            Ok(()) => drop(told.own.insert(object.clone())),
-            // Should it be gone, the next findings say so; until then it is there and has to be told.
-            Err(error) => {
-                warn!(%error, %object, "cannot set the condition, trying again");
-                complete = false;
+    for portion in untold.chunks(PORTION) {
+        let write = async |object: &ObjectRef| (object.clone(), write::in_force(client, object).await);
+        let mut written = futures::stream::iter(portion).map(write).buffer_unordered(ABREAST);
+        while let Some((object, result)) = written.next().await {
+            match result {
+                Ok(()) => drop(told.own.insert(object)),
+                // Should it be gone, the next findings say so; until then it is there and has to be told.
+                Err(error) => {
+                    warn!(%error, %object, "cannot set the condition, trying again");
+                    complete = false;
+                }
             }
+        }
+        if is_outdated() {
+            break;
         }
     }
     complete
@@ -202,3 +226,6 @@ fn message(problems: &[&Problem]) -> String {
         .collect::<Vec<_>>()
         .join("; ")
 }
+
+#[cfg(test)]
+mod tests;
