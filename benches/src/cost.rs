@@ -40,6 +40,7 @@ async fn measure() {
             objects: 0,
         };
         let counts = ovn.count(chassis, &cluster::compile(size, None)).await;
+        eprintln!("{chassis} chassis, without a feature: {counts:?}, {} KiB", ovn.memory());
         bases.push(Line {
             objects: chassis,
             counts,

@@ -23,6 +23,8 @@ impl Watch {
             ..MonitorTable::all(*table)
         };
         options.monitor = tables.iter().map(monitor).collect();
+        // A server that has much to do is not gone.
+        options.probe = PATIENCE;
         let (client, events) = Client::start(options);
         tokio::time::timeout(PATIENCE, client.ready()).await.expect("no database").unwrap();
         Self { client, events }
