@@ -92,7 +92,7 @@ class Machine(unittest.TestCase):
         wait(lambda: subprocess.run(ask, capture_output=True, text=True).stdout == "server", "it to be free again", 30)
 
     def test_what_it_is_cannot_change(self):
-        self.assertIn("a port stays what it is", apply(port(mac="52:54:00:00:00:01"), check=False))
+        self.assertIn("the spec of a Port cannot be changed", apply(port(mac="52:54:00:00:00:01"), check=False))
         shown = kubectl("get", "ports.netloom.io", MACHINE, "-n", pods.NAMESPACE)
         self.assertIn(f"{pods.NAMESPACE}/port_{MACHINE}", shown)
         self.assertIn("True", shown)
