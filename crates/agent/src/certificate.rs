@@ -6,7 +6,7 @@
 //! time ────────────────────────────────────────────┴─► needed? ──request──► API ──certificate──► directory (ovn-controller, agent)
 //! ```
 //!
-//! Renewed when two thirds of its life are over, or at once when nobody trusts who signed it. Without a controller the old one stays in use.
+//! Renewed when two thirds of its life are over, or at once when its authority is no longer trusted. Without a controller the old one stays in use.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -139,7 +139,7 @@ fn renewal(now: Timestamp, node: &str, own: &Files, clients: &str) -> Result<Tim
     }
     let authorities = read_all(clients);
     let signer = authorities.iter().find(|authority| certificate.is_signed_by(authority));
-    let renewal = signer.ok_or("nobody trusts who signed it")?.until.min(certificate.after(2, 3));
+    let renewal = signer.ok_or("its authority is not trusted")?.until.min(certificate.after(2, 3));
     if now >= renewal {
         return Err("two thirds of its life are over");
     }
@@ -163,7 +163,7 @@ async fn ask(requests: &Api<CertificateSigningRequest>, node: &str) -> Result<Fi
         .await
         .context("create a CertificateSigningRequest")?;
     let name = created.name_any();
-    // Gone is an answer too: what nobody signs is deleted after a day.
+    // Gone is an answer too: Kubernetes deletes a request that is not answered within a day.
     let answered = |request: Option<&CertificateSigningRequest>| request.is_none_or(|request| answer(request).is_some());
     let request = await_condition(requests.clone(), &name, answered)
         .await
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(renewal(at(6), "node1", &own, &both), Err("two thirds of its life are over"));
         assert_eq!(
             renewal(at(1), "node1", &own, &other.certificate),
-            Err("nobody trusts who signed it")
+            Err("its authority is not trusted")
         );
     }
 

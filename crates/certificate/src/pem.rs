@@ -114,7 +114,7 @@ pub fn make_authority(purpose: &str, from: Timestamp, until: Timestamp) -> Resul
 /// What a certificate may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// To connect to servers. Nobody takes its holder for a server.
+    /// To connect to servers. Its holder is not accepted as a server.
     Client,
     /// To serve, and to connect to other servers.
     ServerAndClient,
@@ -138,7 +138,7 @@ pub fn make_leaf(name: &str, usage: Usage, authority: &Pair, from: Timestamp, un
     })
 }
 
-/// A certificate for a public key, no longer valid than its authority's. Nothing in it but the key comes from its holder.
+/// A certificate for a public key, no longer valid than its authority's. Only the key is its holder's choice.
 pub fn sign(name: &str, usage: Usage, key: &impl PublicKeyData, authority: &Pair, from: Timestamp, until: Timestamp) -> Result<String> {
     let signer = Certificate::read(&authority.certificate)?;
     let (from, until) = (from.max(signer.from), until.min(signer.until));

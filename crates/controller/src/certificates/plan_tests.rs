@@ -149,7 +149,7 @@ fn a_lost_authority_of_the_nodes_is_replaced_and_nothing_else() {
     found.0.remove(Authority::Nodes.secret());
     let done = settle(start(), &mut found);
     assert_eq!(issued(&done), []);
-    // Agents see that what they have is signed by nobody that counts.
+    // Agents see that the authority of what they have is no longer trusted.
     assert_ne!(found.0[TRUST][CLIENTS], before.0[TRUST][CLIENTS]);
     assert_eq!(found.0[TRUST][CA_CERTIFICATE], before.0[TRUST][CA_CERTIFICATE]);
 }

@@ -94,7 +94,7 @@ impl Answers {
             Verdict::Done => Ok(()),
             Verdict::Deny(reason) => {
                 warn!(request = name, user = request.spec.username, reason, "denied a node's certificate");
-                // What somebody else has approved can only fail.
+                // One that was approved by hand can only fail.
                 match has(request, "Approved") {
                     true => self.report(&name, "status", condition("Failed", &reason)).await,
                     false => self.report(&name, "approval", condition("Denied", &reason)).await,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_gets_one() {
+    fn another_account_gets_none() {
         let other = asked("node1", "system:serviceaccount:default:netloom-agent", &["node1"], &["client auth"]);
         assert!(denied(&other).contains("only"));
     }

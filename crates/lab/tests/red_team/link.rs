@@ -1,4 +1,4 @@
-//! A pod with `NET_RAW` and `NET_ADMIN` on its own link: it is no router, no server of addresses, no querier, and nobody but itself. The switch
+//! A pod with `NET_RAW` and `NET_ADMIN` on its own link: it is no router, no server of addresses, no querier, and only itself. The switch
 //! drops such frames, so that it does not matter how the victim is configured: it may be a machine, or a pod with settings of its own.
 
 use std::collections::BTreeSet;
@@ -59,7 +59,7 @@ fn try_all(link: &Link<'_>, far: &[&str]) {
 }
 
 #[test]
-fn a_pod_is_nobody_but_itself_on_its_nodes_switch() {
+fn a_pod_is_only_itself_on_its_nodes_switch() {
     let lab = lab_with(&(namespace("red-switch", "") + &pods("red-switch")));
     let link = Link {
         lab: &lab,
@@ -70,7 +70,7 @@ fn a_pod_is_nobody_but_itself_on_its_nodes_switch() {
 }
 
 #[test]
-fn a_pod_is_nobody_but_itself_on_a_network() {
+fn a_pod_is_only_itself_on_a_network() {
     let objects = network("red", "192.168.66.0/24, \"fd01:66::/64\"") + &namespace("red-network", "netloom.io/network: red");
     let lab = lab_with(&(objects + &pods("red-network")));
     let link = Link {

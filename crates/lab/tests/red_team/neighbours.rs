@@ -7,7 +7,7 @@ use crate::place::{Place, WATCHER, tags};
 use crate::{addresses, lab_with, namespace, network, pod};
 
 /// In the subnet of the Network.
-const NOBODY: &str = "192.168.68.250";
+const UNUSED: &str = "192.168.68.250";
 
 #[test]
 fn questions_about_pods_are_answered_on_the_senders_node() {
@@ -22,7 +22,7 @@ fn questions_about_pods_are_answered_on_the_senders_node() {
     let watch = |name: &str| lab.node(name).run(&["python3", "-c", WATCHER, "tunnel", "neighbours_end", "6"]);
     let mut script = |space: &str| {
         let mut script =
-            "answered() { ip neigh show $1 dev eth0 | grep -q lladdr || { echo \"nobody answers for $1\"; exit 1; }; }\n".to_owned();
+            "answered() { ip neigh show $1 dev eth0 | grep -q lladdr || { echo \"no answer for $1\"; exit 1; }; }\n".to_owned();
         script += "ip neigh flush dev eth0\nip -6 neigh flush dev eth0\n";
         for name in ["near", "far"] {
             let place = Place::of_pod(&lab, space, name);
@@ -36,7 +36,7 @@ fn questions_about_pods_are_answered_on_the_senders_node() {
             }
         }
         // An address that no pod has is asked for everywhere: the watchers see what there is.
-        script += &format!("ping -n -q -c1 -W0.2 {NOBODY} > /dev/null\n");
+        script += &format!("ping -n -q -c1 -W0.2 {UNUSED} > /dev/null\n");
         let far = addresses(&lab, space, "far")[0];
         script + &format!("echo -n 'RED:neighbours_end;' > /dev/udp/{far}/9\n")
     };
@@ -55,6 +55,6 @@ fn questions_about_pods_are_answered_on_the_senders_node() {
     });
     // Pods of other tests introduce themselves on their Networks when they are attached.
     let carried: Vec<&String> = asked.iter().filter(|address| seen.contains(*address)).collect();
-    assert!(seen.contains(NOBODY), "the watchers miss what tunnels carry: {seen:?}");
+    assert!(seen.contains(UNUSED), "the watchers miss what tunnels carry: {seen:?}");
     assert_eq!(carried, Vec::<&String>::new(), "tunnels carried questions about these");
 }

@@ -14,7 +14,7 @@ pub const WATCHER: &str = include_str!("watcher.py");
 /// none is lost in all of them.
 const ROUNDS: &str = "12";
 
-/// Somebody on a link.
+/// A pod or a router on a link.
 pub struct Place {
     pub mac: String,
     pub ip4: String,
