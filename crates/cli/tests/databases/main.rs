@@ -27,6 +27,8 @@ async fn three_members_are_one_cluster_and_stay_one_whoever_loses_its_disk() {
     world.recorded().await;
     for place in 0..3 {
         world.serves(place, 1).await;
+        let status = world.status(place).await;
+        assert!(status.contains("Election timer: 5000"), "{status}");
     }
 
     // The last member loses its disk. The cluster knows the one it was, which would count for the majority for ever.
