@@ -145,7 +145,7 @@ fn the_verdict_is_compared_with_a_trace() {
     let (exit, said) = why(&lab, &["near", "svc/shut/inside", "80"]);
     assert_eq!(exit, Some(0), "{said}");
     assert!(
-        said.contains("note: not compared with ovn-trace: ovn-trace has a service's address"),
+        said.contains("note: not compared with ovn-trace: ovn-trace translates a service's address"),
         "{said}"
     );
     let (_, said) = why(&lab, &["web", "db", "8080", "--no-trace"]);
