@@ -5,5 +5,4 @@
 mod groups;
 mod machines;
 mod namespaces;
-mod outside;
 mod questions;
