@@ -97,6 +97,16 @@ fn what_is_behind_a_pod_is_reached_through_it(world: &World) {
         let asked = heard(world, "red/far", &format!("-I {source} {to}"), &["red/leads"]);
         assert_eq!(asked, [2], "{source} to {to}");
     }
+    // The pod that leads there does not send with these addresses to the rest of the cluster.
+    for (source, to) in BEHIND.iter().zip(world.addresses("default/plain")) {
+        assert_eq!(
+            heard(world, "red/leads", &to.to_string(), &["default/plain"]),
+            [2],
+            "its own address is heard"
+        );
+        let lie = heard(world, "red/leads", &format!("-I {source} {to}"), &["default/plain"]);
+        assert_eq!(lie, [0], "default/plain hears {source}, which is behind a pod of a network");
+    }
     // Nobody else has these addresses, whatever it says.
     take("red/near", ["10.9.0.2", "fd09::2"]);
     for (source, index) in [("10.9.0.2", 0), ("fd09::2", 1)] {

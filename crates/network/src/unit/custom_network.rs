@@ -62,8 +62,7 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
     compile_switch(name, &owner, read, fragment);
 
     let joined = settings.network_join_addresses(record.slot);
-    let port = format!("network_{name}_to_{JOIN_SWITCH}");
-    compile_port(name, &port, &joined, &join_switch(), &owner, fragment);
+    compile_port(name, &join_port(name), &joined, &join_switch(), &owner, fragment);
     for hub in settings.join_addresses(0) {
         let prefix = if is_ipv4(&hub) { "0.0.0.0/0" } else { "::/0" };
         let key = format!("route/network/{name}/{prefix}");
@@ -101,6 +100,11 @@ fn compile_switch(name: &str, owner: &ObjectRef, read: &Read, fragment: &mut Fra
     }
 }
 
+/// The router's port on the join switch.
+fn join_port(name: &str) -> String {
+    format!("network_{name}_to_{JOIN_SWITCH}")
+}
+
 /// A port of the network's router and its peer on a switch; the latter is returned.
 fn compile_port(name: &str, port: &str, networks: &[IpNet], on: &Key, owner: &ObjectRef, fragment: &mut Fragment) -> Option<Placed> {
     let first = networks.first()?;
@@ -121,14 +125,17 @@ fn compile_port(name: &str, port: &str, networks: &[IpNet], on: &Key, owner: &Ob
 }
 
 /// A pod's address in the network is for the network itself. Anywhere else it would be taken for another's, and who sends by the router
-/// to a neighbour would not be known by the port it came from. The same holds for addresses behind a pod of the network: answers would not
-/// find their way back. What may pass is said first: of "all but this" OVN makes a flow for each bit.
+/// to a neighbour would not be known by the port it came from. The same holds for addresses behind a pod of the network. What may pass is said first: of "all but this" OVN makes a flow for each bit.
 fn compile_fence(name: &str, read: &Read, owner: &ObjectRef, fragment: &mut Fragment) {
     for (subnet, gateway) in read.subnets.iter().zip(&read.gateways) {
         let ip = if is_ipv4(subnet) { "ip4" } else { "ip6" };
         let behind = read.routes.iter().filter(|route| is_ipv4(&route.to) == is_ipv4(subnet));
         let behind: Vec<String> = behind.map(|route| route.to.to_string()).collect();
-        let from_behind = (!behind.is_empty()).then(|| ("from-behind", "drop", format!("{ip}.src == {{{}}}", behind.join(", "))));
+        // Answers go back to pods of the network; whoever sends with such an address to the rest of the cluster wants to be taken for another.
+        let from_behind = (!behind.is_empty()).then(|| {
+            let condition = format!("{ip}.src == {{{}}} && outport == \"{}\"", behind.join(", "), join_port(name));
+            ("from-behind", "drop", condition)
+        });
         let rules = [
             // The router's own answers.
             Some(("router", "allow", format!("{ip}.src == {gateway}"))),
