@@ -189,7 +189,7 @@ pub const FEATURES: &[Feature] = &[
         object: "a route",
         objects: isolation::routes,
         per_node: 1,
-        elsewhere: 3,
+        elsewhere: 4,
         multiplied: &[],
     },
 ];
