@@ -39,7 +39,7 @@ impl World {
 
     /// Who answers on a TCP port; `from` is a command that changes the place, or nothing.
     fn tcp(&self, from: &str, options: &str, address: &str) -> String {
-        let output = self.try_sh(&format!("{from} curl -sm 2 {options} http://{address}:{PORT}/hostname"));
+        let output = self.try_sh(&format!("{from} curl -sm 5 {options} http://{address}:{PORT}/hostname"));
         let text = String::from_utf8(output.stdout).unwrap();
         // socat writes every digit of the address.
         text.trim()

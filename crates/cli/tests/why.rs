@@ -308,8 +308,8 @@ fn without_manifests_the_api_is_asked() {
         "allowed: pod default/web to pod default/db, TCP 5432\n  \
          egress   allowed  no policy isolates pod default/web for egress\n  \
          ingress  allowed  by NetworkPolicy default/db ingress[0]\n\
-         note: not compared with ovn-trace: no way to the Southbound database is known: this is no lab, and no pod of the cluster has the \
-         databases\n",
+         note: not compared with ovn-trace: the Southbound database cannot be reached: this is not a lab, and no pod of the databases was \
+         found\n",
         "{}",
         text(&output.stderr)
     );

@@ -7,15 +7,20 @@
 //! A database server has one set of trusted authorities for all its connections, those of other members too. What a node has must not
 //! make it a member, so nodes are served by a process of their own, which trusts them; the member does not. The relay checks what each
 //! chassis may write (OVN's RBAC, by the name in its certificate) before it passes a transaction on.
+//!
+//! What a chassis may write, northd writes to the database. Before that it may write nothing, and an ovn-controller that is refused does not
+//! try again until something else changes. So nodes are served once northd has written it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use netloom_discovery::Database;
-use netloom_ovsdb::client::Tls;
+use netloom_ovsdb::client::{Client, MonitorTable, Options, Tls};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 use crate::file::{make_directory, write};
 use crate::program::{Manner, certificates, replace};
@@ -39,11 +44,34 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Runs it in place of this process. It waits for its member by itself.
-    pub fn run(&self) -> Result<ExitCode> {
+    /// Runs it in place of this process, once the member has the role of nodes.
+    pub async fn run(&self, stop: CancellationToken) -> Result<ExitCode> {
         make_directory(&self.run_directory)?;
         write(&self.path("json"), &self.configuration())?;
+        tokio::select! {
+            () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
+            ready = self.role_is_known() => ready?,
+        }
         replace("ovsdb-server", self.arguments())
+    }
+
+    async fn role_is_known(&self) -> Result<()> {
+        let member = format!("unix:{}", self.member.display());
+        let mut options = Options::new(member.parse().context("read the member's socket")?, Database::Southbound.name());
+        options.monitor = vec![MonitorTable::all("RBAC_Role")];
+        let (client, mut events) = Client::start(options);
+        info!(role = ROLE, "waiting for northd to write what nodes may do");
+        let is_known = || {
+            client.read(|replica| {
+                replica
+                    .rows("RBAC_Role")
+                    .any(|(_, row)| row.get("name").is_some_and(|name| name.as_str() == Some(ROLE)))
+            })
+        };
+        while is_known() != Some(true) {
+            events.recv().await.context("the client of the member ended")?;
+        }
+        Ok(())
     }
 
     fn path(&self, suffix: &str) -> PathBuf {

@@ -59,7 +59,7 @@ pub fn run(flags: Run) -> Result<ExitCode> {
     runtime.block_on(async {
         match flags.part {
             Part::Database(flags) => flags.run().await,
-            Part::Relay(flags) => flags.run(),
+            Part::Relay(flags) => flags.run().await,
             Part::Northd(flags) => flags.run().await,
             Part::SwitchDatabase(flags) => flags.run().await,
             Part::Switch(flags) => flags.run().await,

@@ -28,7 +28,6 @@ async fn a_node_joins_and_a_restart_of_ovn_controller_does_not_remove_it() {
     let databases = ["northbound", "southbound"].map(|database| world.member_of(database, 0, 1));
     let relay = world.relay(0);
     world.certify("node1").await;
-    let northd = world.run(&[&["northd", "--tls", "/mnt/ovn", "--run-directory", "/mnt/0/run"], &IN_CLUSTER[..]].concat());
     let has_settings = |replica: &Replica| {
         let mut rows = replica.rows("NB_Global");
         rows.any(|(_, row)| row.get("options").and_then(|options| options.get("bfd-min-rx")) == Some("100"))
@@ -64,6 +63,8 @@ async fn a_node_joins_and_a_restart_of_ovn_controller_does_not_remove_it() {
 
     let controller = ["ovn-controller", "--ovs", "unix:/mnt/node/db.sock", "--tls", "/mnt/node1"];
     let mut ovn_controller = world.run(&[&controller[..], &run[..]].concat());
+    // Whoever is first waits for the other: what a node may write, northd writes.
+    let northd = world.run(&[&["northd", "--tls", "/mnt/ovn", "--run-directory", "/mnt/0/run"], &IN_CLUSTER[..]].concat());
     let mut options = world.options(&world.remote(0).replace("6641", "6645"), true);
     options.database = "OVN_Southbound".to_owned();
     let joined = |replica: &Replica| replica.rows("Chassis").count() == 1;

@@ -120,8 +120,8 @@ pub struct RelayFlags {
 }
 
 impl RelayFlags {
-    /// Runs the relay in place of this process.
-    pub fn run(self) -> Result<ExitCode> {
+    /// Runs the relay in place of this process, once nodes may be served.
+    pub async fn run(self) -> Result<ExitCode> {
         let relay = Relay {
             address: self.address,
             member: self.member,
@@ -131,7 +131,7 @@ impl RelayFlags {
             },
             run_directory: self.run_directory,
         };
-        relay.run()
+        relay.run(stop_on_signal()?).await
     }
 }
 
