@@ -11,6 +11,8 @@ use netloom_controller::monitored_tables;
 use netloom_fixtures::{NORTHBOUND, SOUTHBOUND, Server, program};
 use netloom_network::{Northbound, Scope, diff};
 use netloom_ovsdb::{Client, Datum, Event, Events, MonitorTable, Operation, Options, Row, Transaction, Uuid};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 /// A hanging test fails; nothing depends on how long anything takes.
@@ -92,7 +94,7 @@ impl Ovn {
 
     /// Reads the Southbound as it is now, for so many questions.
     pub fn tracer(&self, questions: usize) -> Tracer {
-        Tracer::start(&self.server, questions)
+        Tracer::start(&self.server, Paused::pause(&self.northd), questions)
     }
 
     async fn next(&mut self, waiting_for: &str) {
@@ -137,13 +139,32 @@ impl Drop for Ovn {
     }
 }
 
+/// northd, stopped for a while. It writes to the Southbound also when it has done what it was asked for, and `ovn-trace` may end when what it
+/// has read changes.
+struct Paused(Pid);
+
+impl Paused {
+    fn pause(northd: &Child) -> Self {
+        let northd = Pid::from_raw(northd.id().cast_signed());
+        kill(northd, Signal::SIGSTOP).unwrap();
+        Self(northd)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        kill(self.0, Signal::SIGCONT).unwrap();
+    }
+}
+
 /// `ovn-trace` with the Southbound as it was when it started. Every packet is the first of its connection.
 pub struct Tracer {
     control: PathBuf,
+    _northd: Paused,
 }
 
 impl Tracer {
-    fn start(server: &Server, questions: usize) -> Self {
+    fn start(server: &Server, northd: Paused, questions: usize) -> Self {
         let control = server.folder().join("trace.control");
         let status = program("usr/bin/ovn-trace")
             .arg(format!("--db={}", server.remote))
@@ -154,7 +175,7 @@ impl Tracer {
             .stdout(Stdio::null())
             .status();
         assert!(status.unwrap().success(), "ovn-trace does not start");
-        Self { control }
+        Self { control, _northd: northd }
     }
 
     /// What becomes of a packet, and for people also why. Where it begins is said by the port it comes from.
@@ -184,6 +205,8 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        self.ask("exit", &[]).unwrap();
+        let ended = self.ask("exit", &[]);
+        // A test that failed says why by itself.
+        assert!(ended.is_ok() || std::thread::panicking(), "ovn-trace does not end: {ended:?}");
     }
 }
