@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::annotations;
 use crate::cluster::View;
-use crate::decide::allocator::{Allocator, Unavailable};
+use crate::decide::allocator::Allocator;
 use crate::decide::{Choice, Outcome, Rank};
 use crate::external::Pool;
 use crate::ipam::{External, Holder, Mac, Segment, Space};
@@ -22,7 +22,7 @@ pub(super) fn decide(view: &View<'_>, name: &ServiceName) -> Outcome {
     let Some(service) = view.service(name) else {
         return Outcome::of(Choice::External(None));
     };
-    if !view.has_namespace(&name.namespace) {
+    if may_have(view, name, service) && !view.has_namespace(&name.namespace) {
         // Whether it may have any, its namespace has to say.
         return Outcome::of(Choice::External(view.external(name, &service.uid).cloned()));
     }
@@ -179,10 +179,28 @@ impl Request<'_> {
     /// Whether the service may have an address; if not, why.
     fn check(&self, address: IpAddr) -> Result<(), String> {
         // A mistake in a pool takes no address away: others may wait for it.
-        let recorded = self.view.external_addresses(self.name, &self.service.uid).contains(&address);
-        if recorded && self.view.has_unusable_pools() {
-            return Ok(());
+        if !(self.had(address) && self.view.has_unusable_pools()) {
+            self.is_in_pool(address)?;
         }
+        let taken = |by: String| Err(format!("{address} is taken by {by}; ask for another"));
+        if let Some(holder) = self.view.holder(Space::External, address).filter(|holder| **holder != self.holder) {
+            return taken(holder.to_string());
+        }
+        match self.view.node_at(address) {
+            Some(node) => taken(format!("Node/{node}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the address was the service's: by the record or, where that was lost, by its status.
+    fn had(&self, address: IpAddr) -> bool {
+        match self.view.external(self.name, &self.service.uid) {
+            Some(recorded) => recorded.addresses.contains(&address),
+            None => of_load_balancer(self.service, &self.service.status_addresses).contains(&address),
+        }
+    }
+
+    fn is_in_pool(&self, address: IpAddr) -> Result<(), String> {
         let Some((pool, found)) = self.view.usable_pools().find(|(_, pool)| pool.contains(address)) else {
             return Err(format!(
                 "{address} is in no ExternalPool; ask for one that is, or add a pool with it (kubectl get externalpools)"
@@ -194,22 +212,7 @@ impl Request<'_> {
                 self.name.namespace
             ));
         }
-        let taken = |by: String| Err(format!("{address} is taken by {by}; ask for another"));
-        for range in found.ranges.iter().filter(|range| range.contains(address)) {
-            let allocator = Allocator {
-                space: Space::External,
-                range: *range,
-                start: range.first,
-                reserved: &|_| false,
-            };
-            if let Err(Unavailable::Taken(holder)) = allocator.request(self.view, address, &self.holder) {
-                return taken(holder.to_string());
-            }
-        }
-        match self.view.node_at(address) {
-            Some(node) => taken(format!("Node/{node}")),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn first_free(&self, family: Family) -> Option<IpAddr> {

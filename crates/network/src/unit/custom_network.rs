@@ -81,7 +81,7 @@ pub(super) fn compile(view: &View<'_>, name: &str, fragment: &mut Fragment) {
         let key = format!("route/network/{name}/{to}");
         route(&router(name), key, to.to_string(), *via, &owner, fragment);
     }
-    compile_fence(name, read, &owner, fragment);
+    compile_fence(name, read, !joined.is_empty(), &owner, fragment);
     isolation::compile_custom(view, name, fragment);
 }
 
@@ -126,13 +126,13 @@ fn compile_port(name: &str, port: &str, networks: &[IpNet], on: &Key, owner: &Ob
 
 /// A pod's address in the network is for the network itself. Anywhere else it would be taken for another's, and who sends by the router
 /// to a neighbour would not be known by the port it came from. The same holds for addresses behind a pod of the network. What may pass is said first: of "all but this" OVN makes a flow for each bit.
-fn compile_fence(name: &str, read: &Read, owner: &ObjectRef, fragment: &mut Fragment) {
+fn compile_fence(name: &str, read: &Read, joined: bool, owner: &ObjectRef, fragment: &mut Fragment) {
     for (subnet, gateway) in read.subnets.iter().zip(&read.gateways) {
         let ip = if is_ipv4(subnet) { "ip4" } else { "ip6" };
         let behind = read.routes.iter().filter(|route| is_ipv4(&route.to) == is_ipv4(subnet));
         let behind: Vec<String> = behind.map(|route| route.to.to_string()).collect();
         // Answers go back to pods of the network; whoever sends with such an address to the rest of the cluster wants to be taken for another.
-        let from_behind = (!behind.is_empty()).then(|| {
+        let from_behind = (joined && !behind.is_empty()).then(|| {
             let condition = format!("{ip}.src == {{{}}} && outport == \"{}\"", behind.join(", "), join_port(name));
             ("from-behind", "drop", condition)
         });
