@@ -352,3 +352,33 @@ fn problems<const N: usize>(objects: [Object; N]) -> Vec<&'static str> {
 fn a_node_may_be_called_as_a_switch_of_ours_is() {
     holds([Apply(node("join", "172.30.0.1", &[])), Apply(node("announce", "172.30.0.2", &[]))]);
 }
+
+/// What a status showed was given back when a pool had a mistake and the records were lost.
+#[test]
+fn a_mistake_in_a_pool_takes_no_address_away_when_the_records_are_lost() {
+    holds([
+        Apply(node("node0", "172.30.0.1", &[])),
+        Apply(pool("pool0", "192.0.2.0/30")),
+        Apply(load_balancer(1, "192.0.2.1")),
+        Compile,
+        Apply(pool("pool0", "backwards")),
+    ]);
+}
+
+/// A service that may have no address kept it when its namespace was gone.
+#[test]
+fn an_address_goes_with_the_load_balancer_although_its_namespace_is_gone() {
+    let mut plain = load_balancer(1, "192.0.2.1");
+    if let Object::Service(_, service) = &mut plain {
+        service.kind = ServiceKind::ClusterIp;
+    }
+    holds([
+        Apply(namespace("default", &[])),
+        Apply(node("node0", "172.30.0.1", &[])),
+        Apply(pool("pool0", "192.0.2.0/30")),
+        Apply(load_balancer(1, "192.0.2.1")),
+        Compile,
+        Apply(plain),
+        Remove(namespace("default", &[])),
+    ]);
+}
